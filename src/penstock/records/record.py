@@ -48,6 +48,7 @@ __all__ = [
     "seal",
     "timestamps",
     "walk",
+    "write_plain_header",
 ]
 
 Header: TypeAlias = tuple[str, bytes | None]
@@ -272,7 +273,12 @@ def build_keyed_batch(records: Sequence[tuple[bytes, bytes | None]], timestamp: 
         # value, number of headers
         body += b"\x01\x00" if value is None else encode_varint(len(value)) + value + b"\x00"
         batch += encode_varint(len(body)) + body
-    count = len(records)
+    write_plain_header(batch, len(records), timestamp)
+    return batch
+
+
+def write_plain_header(batch: bytearray, count: int, timestamp: int) -> None:
+    """The header of `count` uncompressed records of no producer, which are in `batch` behind its place."""
     HEADER.pack_into(
         batch,
         0,
@@ -291,7 +297,6 @@ def build_keyed_batch(records: Sequence[tuple[bytes, bytes | None]], timestamp: 
         count,
     )
     _CRC.pack_into(batch, _CRC_POSITION, crc32c(memoryview(batch)[CRC_START:]))
-    return batch
 
 
 def _encode(record: Record, base_offset: int, base_timestamp: int) -> bytes:

@@ -7,27 +7,13 @@ has: only whole batches are committed and applied.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from struct import Struct
-from typing import Final
 
 from penstock.model.steps import Steps, is_slice_over
-from penstock.records.batch import (
-    CRC_START,
-    HEADER,
-    HEADER_SIZE,
-    LOG_OVERHEAD,
-    MAGIC,
-    NO_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-)
-from penstock.records.checksum import crc32c
+from penstock.records.batch import HEADER_SIZE
+from penstock.records.record import write_plain_header
 from penstock.records.varint import encode_varint
 
 __all__ = ["value_batch"]
-
-_CRC: Final = Struct(">I")
-_CRC_POSITION: Final = CRC_START - _CRC.size
 
 
 def value_batch(values: Iterable[bytes], timestamp: int) -> Steps[bytearray]:
@@ -43,22 +29,5 @@ def value_batch(values: Iterable[bytes], timestamp: int) -> Steps[bytearray]:
             yield
     if not count:
         raise ValueError("a batch needs a record")
-    HEADER.pack_into(
-        batch,
-        0,
-        0,
-        len(batch) - LOG_OVERHEAD,
-        NO_EPOCH,
-        MAGIC,
-        0,
-        0,
-        count - 1,
-        timestamp,
-        timestamp,
-        NO_PRODUCER_ID,
-        NO_EPOCH,
-        NO_SEQUENCE,
-        count,
-    )
-    _CRC.pack_into(batch, _CRC_POSITION, crc32c(memoryview(batch)[CRC_START:]))
+    write_plain_header(batch, count, timestamp)
     return batch

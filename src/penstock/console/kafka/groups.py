@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
 from penstock.console.kafka.cluster import Cluster, Refused, check
 from penstock.console.kafka.committed import fetch_commits, fetch_share_offsets
@@ -20,6 +21,7 @@ from penstock.console.views.groups import (
 )
 from penstock.console.views.knowledge import REFUSED, Gap
 from penstock.console.views.samples import Key, partitions_of
+from penstock.wire.api import Api
 from penstock.wire.apis.alter_share_group_offsets import (
     ALTER_SHARE_GROUP_OFFSETS,
     AlterShareGroupOffsetsRequest,
@@ -41,41 +43,31 @@ from penstock.wire.apis.streams_group_describe import STREAMS_GROUP_DESCRIBE, St
 __all__ = ["commits_of", "delete_group", "describe_group", "plan_reset", "reset"]
 
 _NO_MEMBER = -1
+_Description: TypeAlias = tuple[Api[Any, Any], Callable[..., Any], str, Callable[[Any], dict[str, Any]]]
+#: of groups of the classic protocol: the request, its field with the names, and the view of a response
+_CLASSIC: Final[_Description] = (DESCRIBE_GROUPS, DescribeGroupsRequest, "groups", classic_view)
+#: of groups of other types
+_DESCRIPTIONS: Final[dict[str, _Description]] = {
+    "consumer": (CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest, "group_ids", consumer_view),
+    "share": (SHARE_GROUP_DESCRIBE, ShareGroupDescribeRequest, "group_ids", share_view),
+    "streams": (STREAMS_GROUP_DESCRIBE, StreamsGroupDescribeRequest, "group_ids", streams_view),
+}
 
 
 async def describe_group(cluster: Cluster, name: str, kind: str) -> dict[str, Any]:
     """Members and assignment of a group of the given type, and what the user may do with it."""
     node = await cluster.coordinator(name)
-    if kind == "consumer":
-        answer = await cluster.send_to(
-            node,
-            CONSUMER_GROUP_DESCRIBE,
-            ConsumerGroupDescribeRequest(group_ids=[name], include_authorized_operations=True),
-        )
-        check(answer.groups[0].error_code, answer.groups[0].error_message, f"group {name}")
-        view, bits = consumer_view(answer.groups[0]), answer.groups[0].authorized_operations
-    elif kind == "share":
-        shared = await cluster.send_to(
-            node,
-            SHARE_GROUP_DESCRIBE,
-            ShareGroupDescribeRequest(group_ids=[name], include_authorized_operations=True),
-        )
-        check(shared.groups[0].error_code, shared.groups[0].error_message, f"group {name}")
-        view, bits = share_view(shared.groups[0]), shared.groups[0].authorized_operations
-    elif kind == "streams":
-        streaming = await cluster.send_to(
-            node,
-            STREAMS_GROUP_DESCRIBE,
-            StreamsGroupDescribeRequest(group_ids=[name], include_authorized_operations=True),
-        )
-        check(streaming.groups[0].error_code, streaming.groups[0].error_message, f"group {name}")
-        view, bits = streams_view(streaming.groups[0]), streaming.groups[0].authorized_operations
-    else:
-        request = DescribeGroupsRequest(groups=[name], include_authorized_operations=True)
-        classic = await cluster.send_to(node, DESCRIBE_GROUPS, request)
-        check(classic.groups[0].error_code, classic.groups[0].error_message, f"group {name}")
-        view, bits = classic_view(classic.groups[0]), classic.groups[0].authorized_operations
-    return {"name": name, "kind": kind, "coordinator": node, "rights": rights_of(bits), **view}
+    api, request, field, view = _DESCRIPTIONS.get(kind, _CLASSIC)
+    answer = await cluster.send_to(node, api, request(**{field: [name]}, include_authorized_operations=True))
+    group = answer.groups[0]
+    check(group.error_code, group.error_message, f"group {name}")
+    return {
+        "name": name,
+        "kind": kind,
+        "coordinator": node,
+        "rights": rights_of(group.authorized_operations),
+        **view(group),
+    }
 
 
 async def commits_of(

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from penstock.telemetry.queries.reader import Measure, TableReader, time_column
 from penstock.telemetry.queries.spans import DAY_MS, HOUR_MS, ROLLUPS, SAMPLES, Span
 
-__all__ = ["ABOUT", "ALL", "Gpu", "Only", "find_gpus", "is_of_gpu", "latest"]
+__all__ = ["ABOUT", "ALL", "Attributes", "Gpu", "Only", "find_gpus", "is_of_gpu", "latest"]
 
 #: columns of every table with attributes of a GPU
 ABOUT: Final = ("gpu_id", "hostname", "device", "pci_bus_id", "model", "workload", "job", "pod", "namespace")
@@ -47,8 +47,8 @@ ALL: Final = Only()
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
-    """A GPU with its host and workload, by its newest samples."""
+class Attributes:
+    """A GPU with its host and workload, by its newest samples: the columns `ABOUT`."""
 
     gpu_id: str
     hostname: str | None
@@ -60,6 +60,12 @@ class Gpu:
     job: str | None
     pod: str | None
     namespace: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu(Attributes):
+    """A known GPU."""
+
     #: of windows that have closed, the end; so it is exact for as long as a sample's window is open
     last_seen: datetime
 

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from penstock.telemetry.models import power_limit_w
 from penstock.telemetry.queries.fleet import GROUPS, by_field, mean_of, totals, used_energy
-from penstock.telemetry.queries.gpus import ALL, Only
+from penstock.telemetry.queries.gpus import ALL, Attributes, Only
 from penstock.telemetry.queries.reader import TableReader
 from penstock.telemetry.queries.spans import DAY_MS, ROLLUPS, Span
 from penstock.telemetry.thresholds import Thresholds
@@ -50,18 +50,9 @@ NO_PRICES: Final = Prices()
 
 
 @dataclass(frozen=True, slots=True)
-class Idle:
+class Idle(Attributes):
     """A GPU that a workload holds, or whose memory is in use, and that does too little."""
 
-    gpu_id: str
-    hostname: str | None
-    device: str | None
-    pci_bus_id: str | None
-    model: str | None
-    workload: str | None
-    pod: str | None
-    job: str | None
-    namespace: str | None
     observed_s: float
     idle_s: float
     gpu_util_percent: float | None

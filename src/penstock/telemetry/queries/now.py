@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from penstock.telemetry.fields import HEAT_REASONS, POWER_REASONS
 from penstock.telemetry.heat import expected_heat
 from penstock.telemetry.models import power_limit_w
-from penstock.telemetry.queries.gpus import ABOUT, ALL, Gpu, Only, find_gpus, is_of_gpu, latest
+from penstock.telemetry.queries.gpus import ABOUT, ALL, Attributes, Gpu, Only, find_gpus, is_of_gpu, latest
 from penstock.telemetry.queries.idleness import busy_power_w, fake_busy
 from penstock.telemetry.queries.reader import Measure, TableReader
 from penstock.telemetry.queries.spans import HOUR_MS, SAMPLES, Piece, Span, instant
@@ -44,18 +44,9 @@ STATES: Final = ("idle_occupied", "fake_busy", "silent", "unknown", "busy", "idl
 
 
 @dataclass(frozen=True, slots=True)
-class NowGpu:
+class NowGpu(Attributes):
     """A GPU at its newest sample; missing values are None."""
 
-    gpu_id: str
-    hostname: str | None
-    device: str | None
-    pci_bus_id: str | None
-    model: str | None
-    workload: str | None
-    pod: str | None
-    job: str | None
-    namespace: str | None
     state: str
     #: further findings: hot, thermal_throttle, power_throttle, xid, row_remap
     findings: list[str]

@@ -8,7 +8,6 @@ the cluster, it also repairs what a directed fault has broken.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
@@ -18,9 +17,9 @@ from penstock.testing.simulation.cluster_roles import (
     ClusterRoles,
     StateNotReached,
     cluster_roles,
-    newest_image,
     replica_on,
 )
+from penstock.testing.simulation.fault_steps import leader_id, pause, until
 from penstock.testing.simulation.network import Link
 from penstock.testing.simulation.node import Node
 from penstock.testing.simulation.workload import Producer
@@ -28,10 +27,6 @@ from penstock.testing.simulation.workload import Producer
 __all__ = ["DIRECTED_FAULTS", "DirectedFault"]
 
 DirectedFault: TypeAlias = Callable[[SimCluster], Awaitable[None]]
-#: about as long as a message takes: the awaited state may end with the next one
-_GLANCE_S: Final = 0.0002
-#: virtual seconds that a directed fault waits for a state
-_PATIENCE_S: Final = 5.0
 _SLOWISH: Final = Link(latency_s=(0.3, 0.6))
 _SLOW: Final = Link(latency_s=(0.3, 1.2))
 _SLOW_SYNC_S: Final = (0.3, 1.0)
@@ -43,19 +38,19 @@ async def late_request(cluster: SimCluster) -> None:
     roles = await _roles(cluster, _is_led_elsewhere)
     network, leader, joining = cluster.loop.network, roles.leader, roles.bystanders[0]
     joining.kill()
-    await _until(lambda: joining.id not in _isr(leader, roles.partition))
-    await _pause(cluster, 0.2, 1.0)
+    await until(lambda: joining.id not in _isr(leader, roles.partition))
+    await pause(cluster, 0.2, 1.0)
     network.set_link(leader.name, roles.controller.name, _SLOW)
     joining.boot()
-    await _until(lambda: joining.id in _proposed(leader, roles.partition))
+    await until(lambda: joining.id in _proposed(leader, roles.partition))
     network.partition([leader.name], [joining.name])
     if cluster.rng.random() < 0.5:
         joining.kill()
     else:
         joining.power_off()
-        await _pause(cluster, 0.001, 0.1)
+        await pause(cluster, 0.001, 0.1)
         joining.boot()
-    await _pause(cluster, 1.5, 2.5)
+    await pause(cluster, 1.5, 2.5)
 
 
 async def unheard_answer(cluster: SimCluster) -> None:
@@ -68,17 +63,17 @@ async def unheard_answer(cluster: SimCluster) -> None:
     network, partition = cluster.loop.network, roles.partition
     leader, joining = roles.leader, roles.controller
     network.cut(joining.name, leader.name)
-    await _until(lambda: leader.id in _proposed(leader, partition))
+    await until(lambda: leader.id in _proposed(leader, partition))
     network.restore(joining.name, leader.name)
-    await _until(lambda: joining.id not in _isr(leader, partition))
-    await _until(lambda: joining.id in _proposed(leader, partition))
+    await until(lambda: joining.id not in _isr(leader, partition))
+    await until(lambda: joining.id in _proposed(leader, partition))
     for node in roles.followers:
         network.cut(node.name, leader.name)
     # For longer than a replica counts as caught up, and so as good as in sync.
-    await _pause(cluster, 1.1, 1.6)
+    await pause(cluster, 1.1, 1.6)
     for node in roles.bystanders:
         network.restore(node.name, leader.name)
-    await _pause(cluster, 0.8, 1.5)
+    await pause(cluster, 0.8, 1.5)
 
 
 async def deposed(cluster: SimCluster) -> None:
@@ -87,12 +82,12 @@ async def deposed(cluster: SimCluster) -> None:
     network, leader, controller = cluster.loop.network, roles.leader, roles.controller
     network.set_link(leader.name, controller.name, _SLOWISH)
     network.partition([leader.name], [roles.bystanders[0].name])
-    await _until(lambda: controller.id in _proposed(leader, roles.partition))
+    await until(lambda: controller.id in _proposed(leader, roles.partition))
     network.cut(leader.name, controller.name)
-    await _until(lambda: _leader_id(cluster, roles.partition) not in (leader.id, -1))
-    await _pause(cluster, 0.2, 1.0)
+    await until(lambda: leader_id(cluster, roles.partition) not in (leader.id, -1))
+    await pause(cluster, 0.2, 1.0)
     network.restore(leader.name, controller.name)
-    await _pause(cluster, 1.0, 2.0)
+    await pause(cluster, 1.0, 2.0)
 
 
 async def behind_the_epoch(cluster: SimCluster) -> None:
@@ -101,14 +96,14 @@ async def behind_the_epoch(cluster: SimCluster) -> None:
     heir, behind = roles.followers
     end_offset = _end(behind, roles.partition)
     behind.kill()
-    await _until(lambda: _high_watermark(roles.leader, roles.partition) > end_offset)
+    await until(lambda: _high_watermark(roles.leader, roles.partition) > end_offset)
     roles.leader.kill()
-    await _pause(cluster, 0.01, 0.3)
+    await pause(cluster, 0.01, 0.3)
     behind.boot()
-    await _until(lambda: behind.id in _proposed(heir, roles.partition))
+    await until(lambda: behind.id in _proposed(heir, roles.partition))
     cluster.loop.network.cut(heir.name, behind.name)
     roles.leader.boot()
-    await _pause(cluster, 1.0, 2.5)
+    await pause(cluster, 1.0, 2.5)
 
 
 async def another_life(cluster: SimCluster) -> None:
@@ -117,9 +112,9 @@ async def another_life(cluster: SimCluster) -> None:
     back = cluster.rng.choice(roles.bystanders)
     cluster.loop.network.partition([roles.leader.name], [back.name])
     back.power_off()
-    await _pause(cluster, 0.001, 0.05)
+    await pause(cluster, 0.001, 0.05)
     back.boot()
-    await _pause(cluster, 0.8, 1.5)
+    await pause(cluster, 0.8, 1.5)
 
 
 async def lost_tail(cluster: SimCluster) -> None:
@@ -128,14 +123,14 @@ async def lost_tail(cluster: SimCluster) -> None:
     controller, other = roles.controller, roles.bystanders[0]
     controller.sync_s = _SLOW_SYNC_S
     other.kill()
-    await _until(lambda: _is_ahead(cluster.nodes, controller))
+    await until(lambda: _is_ahead(cluster.nodes, controller))
     controller.power_off()
     controller.sync_s = _SYNC_S
-    await _pause(cluster, 0.001, 0.2)
+    await pause(cluster, 0.001, 0.2)
     controller.boot()
-    await _pause(cluster, 0.05, 0.5)
+    await pause(cluster, 0.05, 0.5)
     other.boot()
-    await _pause(cluster, 1.0, 2.0)
+    await pause(cluster, 1.0, 2.0)
 
 
 async def stuck_answer(cluster: SimCluster) -> None:
@@ -147,21 +142,21 @@ async def stuck_answer(cluster: SimCluster) -> None:
     network, partition, leader = cluster.loop.network, roles.partition, roles.leader
     heir, follower = roles.followers
     network.cut(heir.name, leader.name)
-    await _until(lambda: _end(follower, partition) > _end(heir, partition))
+    await until(lambda: _end(follower, partition) > _end(heir, partition))
     network.cut(leader.name, follower.name)
-    await _until(lambda: _end(leader, partition) > _end(follower, partition))
+    await until(lambda: _end(leader, partition) > _end(follower, partition))
     for client, worker in cluster.workers:
         if isinstance(worker, Producer):
             # Its next appends could take the offsets of the truncated records.
             client.process.pause()
     leader.pause()
-    await _until(lambda: _leader_id(cluster, partition) not in (leader.id, -1))
+    await until(lambda: leader_id(cluster, partition) not in (leader.id, -1))
     network.restore(heir.name, leader.name)
     leader.resume()
-    await _until(lambda: _leader_id(cluster, partition) == leader.id)
-    await _pause(cluster, 0.0, 0.3)
+    await until(lambda: leader_id(cluster, partition) == leader.id)
+    await pause(cluster, 0.0, 0.3)
     network.restore(leader.name, follower.name)
-    await _pause(cluster, 0.5, 1.0)
+    await pause(cluster, 0.5, 1.0)
 
 
 async def nobody_left(cluster: SimCluster) -> None:
@@ -169,13 +164,13 @@ async def nobody_left(cluster: SimCluster) -> None:
     roles = await _roles(cluster)
     first, second = roles.followers
     cluster.loop.network.partition([roles.leader.name], [first.name])
-    await _until(lambda: first.id not in _isr(roles.leader, roles.partition))
+    await until(lambda: first.id not in _isr(roles.leader, roles.partition))
     second.power_off()
-    await _pause(cluster, 0.0, 0.2)
+    await pause(cluster, 0.0, 0.2)
     second.boot()
-    await _until(lambda: second.broker is not None)
+    await until(lambda: second.broker is not None)
     roles.leader.kill()
-    await _pause(cluster, 0.5, 2.0)
+    await pause(cluster, 0.5, 2.0)
 
 
 DIRECTED_FAULTS: Final[dict[str, DirectedFault]] = {
@@ -205,8 +200,8 @@ async def _roles(
     cluster: SimCluster, fits: Callable[[ClusterRoles], bool] = lambda roles: True
 ) -> ClusterRoles:
     """Of a partition that `fits`, when all is well and the load has run for a moment."""
-    await _pause(cluster, 0.1, 0.6)
-    await _until(lambda: bool(cluster_roles(cluster.nodes)))
+    await pause(cluster, 0.1, 0.6)
+    await until(lambda: bool(cluster_roles(cluster.nodes)))
     ours = [roles for roles in cluster_roles(cluster.nodes) if roles.partition in cluster.partitions]
     fitting = [roles for roles in ours if fits(roles)]
     if not fitting:
@@ -217,29 +212,10 @@ async def _roles(
     return chosen
 
 
-async def _pause(cluster: SimCluster, low_s: float, high_s: float) -> None:
-    await asyncio.sleep(cluster.rng.uniform(low_s, high_s))
-
-
-async def _until(condition: Callable[[], bool]) -> None:
-    """Wait for something that has to come about."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + _PATIENCE_S
-    while not condition():
-        if loop.time() > deadline:
-            raise StateNotReached
-        await asyncio.sleep(_GLANCE_S)
-
-
 def _isr(node: Node, partition: TopicPartition) -> list[int]:
     """As `node` knows it."""
     topic = None if node.broker is None else node.broker.stages.cluster.image.topics.get(partition.topic)
     return [] if topic is None else topic.partitions[partition.partition].isr
-
-
-def _leader_id(cluster: SimCluster, partition: TopicPartition) -> int:
-    topic = newest_image(cluster.nodes).topics.get(partition.topic)
-    return -1 if topic is None else topic.partitions[partition.partition].leader
 
 
 def _proposed(leader: Node, partition: TopicPartition) -> list[int]:

@@ -1,4 +1,4 @@
-"""Steps of the directed faults of queues: wait for a state of the cluster, or move a leader."""
+"""Steps of directed faults: wait for a state of the cluster, or move a leader."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from penstock.wire.apis.alter_partition_reassignments import (
 )
 from penstock.wire.apis.elect_leaders import ELECT_LEADERS, ElectLeadersRequest, TopicPartitions
 
-__all__ = ["REPLACED_S", "has_uncommitted", "lead", "pause", "roles_of", "until"]
+__all__ = ["REPLACED_S", "has_uncommitted", "lead", "leader_id", "pause", "roles_of", "until"]
 
 _GLANCE_S: Final = 0.0002
 _LOOK_S: Final = 0.01
@@ -57,13 +57,22 @@ async def pause(cluster: SimCluster, low_s: float, high_s: float) -> None:
     await asyncio.sleep(cluster.rng.uniform(low_s, high_s))
 
 
-async def until(condition: Callable[[], bool], patience_s: float = _PATIENCE_S) -> None:
+async def until(
+    condition: Callable[[], bool], patience_s: float = _PATIENCE_S, glance_s: float = _GLANCE_S
+) -> None:
+    """Wait for something that has to come about; StateNotReached if it does not."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + patience_s
     while not condition():
         if loop.time() > deadline:
             raise StateNotReached
-        await asyncio.sleep(_GLANCE_S)
+        await asyncio.sleep(glance_s)
+
+
+def leader_id(cluster: SimCluster, partition: TopicPartition, without: Node | None = None) -> int:
+    """The leader in the newest image, perhaps of all nodes but one; -1 if there is none."""
+    topic = newest_image([node for node in cluster.nodes if node is not without]).topics.get(partition.topic)
+    return -1 if topic is None else topic.partitions[partition.partition].leader
 
 
 def has_uncommitted(node: Node, roles: ClusterRoles) -> bool:

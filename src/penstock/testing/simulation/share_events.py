@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from penstock.model.ids import TopicPartition
 from penstock.shares.states import AcknowledgeType
@@ -25,39 +25,36 @@ class ShareAck:
 
 
 @dataclass(frozen=True, slots=True)
-class ShareAcknowledging:
+class _Acknowledgements:
+    partition: TopicPartition
+    acks: tuple[ShareAck, ...]
+    member_id: str
+
+    verb: ClassVar[str]
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.partition} {', '.join(map(str, self.acks))}"
+
+
+class ShareAcknowledging(_Acknowledgements):
     """A member is about to send acknowledgements."""
 
-    partition: TopicPartition
-    acks: tuple[ShareAck, ...]
-    member_id: str
-
-    def __str__(self) -> str:
-        return f"acknowledges {self.partition} {', '.join(map(str, self.acks))}"
+    __slots__ = ()
+    verb = "acknowledges"
 
 
-@dataclass(frozen=True, slots=True)
-class ShareAcknowledged:
+class ShareAcknowledged(_Acknowledgements):
     """The acknowledgements were answered without an error."""
 
-    partition: TopicPartition
-    acks: tuple[ShareAck, ...]
-    member_id: str
-
-    def __str__(self) -> str:
-        return f"acknowledged {self.partition} {', '.join(map(str, self.acks))}"
+    __slots__ = ()
+    verb = "acknowledged"
 
 
-@dataclass(frozen=True, slots=True)
-class ShareRefused:
+class ShareRefused(_Acknowledgements):
     """The acknowledgements were refused, and have no effect: the member does not have the records."""
 
-    partition: TopicPartition
-    acks: tuple[ShareAck, ...]
-    member_id: str
-
-    def __str__(self) -> str:
-        return f"refused {self.partition} {', '.join(map(str, self.acks))}"
+    __slots__ = ()
+    verb = "refused"
 
 
 ShareEvent: TypeAlias = ShareAcknowledging | ShareAcknowledged | ShareRefused

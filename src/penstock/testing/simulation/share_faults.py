@@ -25,6 +25,7 @@ from penstock.testing.simulation.fault_steps import (
     REPLACED_S,
     has_uncommitted,
     lead,
+    leader_id,
     pause,
     roles_of,
     until,
@@ -159,7 +160,7 @@ async def _isolate(cluster: SimCluster, roles: ClusterRoles) -> None:
             network.cut(node.name, leader.name)
             network.cut(leader.name, node.name)
     cluster.note("network", f"{leader.name} loses all other brokers")
-    await until(lambda: _leader_id(cluster, roles, leader) not in (leader.id, -1), REPLACED_S)
+    await until(lambda: leader_id(cluster, roles.partition, leader) not in (leader.id, -1), REPLACED_S)
     await pause(cluster, 0.5, 2.0)
     network.heal()
     await pause(cluster, 0.5, 2.0)
@@ -178,9 +179,3 @@ SHARE_FAULTS: Final[dict[str, _DirectedFault]] = {
         share_kills_in_turn,
     )
 } | DELAY_FAULTS
-
-
-def _leader_id(cluster: SimCluster, roles: ClusterRoles, without: Node) -> int:
-    nodes = [node for node in cluster.nodes if node is not without]
-    topic = newest_image(nodes).topics.get(roles.partition.topic)
-    return -1 if topic is None else topic.partitions[roles.partition.partition].leader

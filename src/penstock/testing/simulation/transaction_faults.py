@@ -26,6 +26,7 @@ from penstock.testing.simulation.cluster_roles import (
     newest_image,
     replica_on,
 )
+from penstock.testing.simulation.fault_steps import leader_id, pause, until
 from penstock.testing.simulation.node import Node
 from penstock.testing.simulation.transaction_requests import TransactionalId
 from penstock.testing.simulation.transaction_session import MustAbort, Session, SessionOver
@@ -39,8 +40,6 @@ __all__ = ["LEDGER", "TRANSACTION_FAULTS"]
 
 LEDGER: Final = "ledger"
 _DirectedFault: TypeAlias = Callable[[SimCluster], Awaitable[None]]
-_GLANCE_S: Final = 0.0002
-_PATIENCE_S: Final = 5.0
 #: longer than the timeout of any transaction
 _TIMEOUT_S: Final = (4.6, 6.0)
 _READ_BYTES: Final = 1 << 20
@@ -93,7 +92,7 @@ async def prepare_unreplicated(cluster: SimCluster) -> None:
 
     A COMMIT marker that it sends reaches one of the partitions, and is lost in another one, which it leads.
     """
-    await _pause(cluster, 0.8, 2.0)
+    await pause(cluster, 0.8, 2.0)
     places = [
         (roles, own, other)
         for roles in await _all_roles(cluster, TRANSACTIONS_TOPIC)
@@ -106,15 +105,15 @@ async def prepare_unreplicated(cluster: SimCluster) -> None:
     await producer.write([own.partition, other.partition])
     for node in roles.followers:
         cluster.loop.network.cut(node.name, roles.leader.name)
-    await _pause(cluster, *_FETCH_ENDS_S)
+    await pause(cluster, *_FETCH_ENDS_S)
     producer.commit()
-    await _until(lambda: _decision(roles.leader, roles) >= max(_end(node, roles) for node in roles.followers))
-    await _pause(cluster, 0.01, 0.15)
+    await until(lambda: _decision(roles.leader, roles) >= max(_end(node, roles) for node in roles.followers))
+    await pause(cluster, 0.01, 0.15)
     _pause_producers(cluster)
     producer.pause()
     roles.leader.kill()
     cluster.loop.network.heal()
-    await _pause(cluster, *_TIMEOUT_S)
+    await pause(cluster, *_TIMEOUT_S)
 
 
 async def prepare_on_one(cluster: SimCluster) -> None:
@@ -122,7 +121,7 @@ async def prepare_on_one(cluster: SimCluster) -> None:
 
     A COMMIT marker of the next coordinator reaches the third replica, which leads one of the partitions.
     """
-    await _pause(cluster, 0.8, 2.0)
+    await pause(cluster, 0.8, 2.0)
     places = [
         (roles, lost, kept)
         for roles in await _all_roles(cluster, TRANSACTIONS_TOPIC)
@@ -136,33 +135,33 @@ async def prepare_on_one(cluster: SimCluster) -> None:
     producer = _Producer(cluster, roles)
     await producer.write([lost.partition, kept.partition])
     network.cut(other.name, leader.name)
-    await _pause(cluster, *_FETCH_ENDS_S)
+    await pause(cluster, *_FETCH_ENDS_S)
     producer.commit()
-    await _until(lambda: _end(other, roles) <= _decision(leader, roles) < _end(heir, roles))
+    await until(lambda: _end(other, roles) <= _decision(leader, roles) < _end(heir, roles))
     network.cut(other.name, heir.name)
     _pause_producers(cluster)
     producer.pause()
     leader.kill()
-    await _until(lambda: _leader_id(cluster, roles) == heir.id)
-    await _pause(cluster, 0.02, 0.3)
+    await until(lambda: leader_id(cluster, roles.partition) == heir.id)
+    await pause(cluster, 0.02, 0.3)
     heir.kill()
     # Two of three voters are needed for an election.
     leader.boot()
     network.heal()
-    await _pause(cluster, *_TIMEOUT_S)
+    await pause(cluster, *_TIMEOUT_S)
 
 
 async def marker_unreplicated(cluster: SimCluster) -> None:
     """The leader of a partition is killed when it has a marker that no other replica has."""
     roles = await _roles(cluster, LEDGER)
-    await _until(lambda: _first_open(roles.leader, roles) is not None)
+    await until(lambda: _first_open(roles.leader, roles) is not None)
     for node in roles.followers:
         cluster.loop.network.cut(node.name, roles.leader.name)
-    await _until(lambda: _has_lone_marker(roles.leader, roles))
-    await _pause(cluster, 0.0, 0.05)
+    await until(lambda: _has_lone_marker(roles.leader, roles))
+    await pause(cluster, 0.0, 0.05)
     roles.leader.kill()
     cluster.loop.network.heal()
-    await _pause(cluster, 0.5, 1.5)
+    await pause(cluster, 0.5, 1.5)
 
 
 async def late_markers(cluster: SimCluster) -> None:
@@ -174,7 +173,7 @@ async def late_markers(cluster: SimCluster) -> None:
     for node in cluster.nodes:
         if node.broker is not None:
             _repeat_markers(cluster, node.broker.stages.coordinators.transactions)
-    await _pause(cluster, 3.0, 5.0)
+    await pause(cluster, 3.0, 5.0)
 
 
 def _repeat_markers(cluster: SimCluster, coordinator: TransactionCoordinator) -> None:
@@ -216,7 +215,7 @@ TRANSACTION_FAULTS: Final[dict[str, _DirectedFault]] = {
 
 async def _all_roles(cluster: SimCluster, topic: str) -> list[ClusterRoles]:
     """Of the partitions of `topic`, when all is well."""
-    await _until(lambda: any(roles.partition.topic == topic for roles in cluster_roles(cluster.nodes)))
+    await until(lambda: any(roles.partition.topic == topic for roles in cluster_roles(cluster.nodes)))
     return [roles for roles in cluster_roles(cluster.nodes) if roles.partition.topic == topic]
 
 
@@ -230,28 +229,10 @@ def _choose(cluster: SimCluster, places: Sequence[_Place]) -> _Place:
 
 async def _roles(cluster: SimCluster, topic: str) -> ClusterRoles:
     """Of a partition of `topic`, when all is well and transactions have run for a moment."""
-    await _pause(cluster, 0.8, 2.0)
+    await pause(cluster, 0.8, 2.0)
     chosen = cluster.rng.choice(await _all_roles(cluster, topic))
     cluster.note("plot", f"{chosen.leader.name} leads {chosen.partition}")
     return chosen
-
-
-async def _pause(cluster: SimCluster, low_s: float, high_s: float) -> None:
-    await asyncio.sleep(cluster.rng.uniform(low_s, high_s))
-
-
-async def _until(condition: Callable[[], bool]) -> None:
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + _PATIENCE_S
-    while not condition():
-        if loop.time() > deadline:
-            raise StateNotReached
-        await asyncio.sleep(_GLANCE_S)
-
-
-def _leader_id(cluster: SimCluster, roles: ClusterRoles) -> int:
-    topic = newest_image(cluster.nodes).topics.get(roles.partition.topic)
-    return -1 if topic is None else topic.partitions[roles.partition.partition].leader
 
 
 def _replica(node: Node, roles: ClusterRoles) -> Partition | None:

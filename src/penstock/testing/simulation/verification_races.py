@@ -23,6 +23,7 @@ from penstock.testing.simulation.checkers import Violation
 from penstock.testing.simulation.clients import Client, Unanswered
 from penstock.testing.simulation.cluster import SimCluster
 from penstock.testing.simulation.cluster_roles import ClusterRoles, StateNotReached, cluster_roles, replica_on
+from penstock.testing.simulation.fault_steps import until
 from penstock.testing.simulation.transaction_events import TransactionalSend
 from penstock.testing.simulation.transaction_requests import TransactionalId
 from penstock.testing.simulation.transaction_session import MustAbort, Session, SessionOver
@@ -31,8 +32,6 @@ from penstock.wire.apis.add_partitions_to_txn import AddPartitionsToTxnRequest, 
 __all__ = ["VERIFICATION_RACES", "retried_after_the_end", "verified_after_the_end"]
 
 _LEDGER: Final = "ledger"
-_GLANCE_S: Final = 0.0002
-_PATIENCE_S: Final = 5.0
 #: less than a client waits for a response
 _HOLD_S: Final = 2.5
 _TIMEOUT_MS: Final = 8000
@@ -119,7 +118,7 @@ class _LateResponses:
         response = await self._send(lane, request)
         self.is_holding = True
         try:
-            await _until(lambda: self._is_due(guard, racer.held), _HOLD_S)
+            await until(lambda: self._is_due(guard, racer.held), _HOLD_S)
         except StateNotReached:
             pass
         finally:
@@ -137,7 +136,7 @@ async def verified_after_the_end(cluster: SimCluster) -> None:
         responses.hold(racer, lambda guard, held: held is not None and held is not guard)
         await racer.begin_with_partition()
         late = racer.start_sending(b"late")
-        await _until(lambda: responses.is_holding)
+        await until(lambda: responses.is_holding)
         await racer.end(False)
         await racer.begin_with_partition()
         await racer.send(racer.partition, [racer.value(b"next")])
@@ -163,7 +162,7 @@ async def retried_after_the_end(cluster: SimCluster) -> None:
         await racer.begin_with_partition()
         responses.hold(racer, lambda guard, held: held is not guard)
         copy = racer.start_copy(b"first")
-        await _until(lambda: responses.is_holding)
+        await until(lambda: responses.is_holding)
         await racer.end(True)
         code, found = await copy or (ErrorCode.NONE, offset)
         if code == ErrorCode.INVALID_TXN_STATE or (code == ErrorCode.NONE and found != offset):
@@ -180,7 +179,7 @@ VERIFICATION_RACES: Final = (verified_after_the_end, retried_after_the_end)
 async def _run(cluster: SimCluster, race: _Race) -> None:
     """Run the race with several producers, one after the other."""
     await asyncio.sleep(cluster.rng.uniform(0.8, 2.0))
-    await _until(lambda: bool(_ledgers(cluster)))
+    await until(lambda: bool(_ledgers(cluster)))
     roles = cluster.rng.choice(_ledgers(cluster))
     cluster.note("plot", f"{roles.leader.name} leads {roles.partition}")
     leader, broker = replica_on(roles.leader, roles.partition), roles.leader.broker
@@ -196,12 +195,3 @@ async def _run(cluster: SimCluster, race: _Race) -> None:
 
 def _ledgers(cluster: SimCluster) -> list[ClusterRoles]:
     return [roles for roles in cluster_roles(cluster.nodes) if roles.partition.topic == _LEDGER]
-
-
-async def _until(condition: Callable[[], bool], patience_s: float = _PATIENCE_S) -> None:
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + patience_s
-    while not condition():
-        if loop.time() > deadline:
-            raise StateNotReached
-        await asyncio.sleep(_GLANCE_S)

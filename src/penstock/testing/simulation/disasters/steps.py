@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
 from penstock.model.ids import TopicPartition
 from penstock.storage.memory import Directory
+from penstock.testing.simulation import fault_steps
 from penstock.testing.simulation.cluster import SimCluster
 from penstock.testing.simulation.cluster_roles import ClusterRoles, StateNotReached, cluster_roles
 from penstock.testing.simulation.convergence import unsettled
 from penstock.testing.simulation.disasters.damage import Damage
 from penstock.testing.simulation.disasters.tampering import Folder
+from penstock.testing.simulation.fault_steps import pause
 from penstock.testing.simulation.node import Node
 
 __all__ = [
@@ -47,18 +48,9 @@ def damage_of(cluster: SimCluster) -> Damage:
     return cluster.damage
 
 
-async def pause(cluster: SimCluster, low_s: float, high_s: float) -> None:
-    await asyncio.sleep(cluster.rng.uniform(low_s, high_s))
-
-
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for something that has to come about; StateNotReached if it does not."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + _PATIENCE_S
-    while not condition():
-        if loop.time() > deadline:
-            raise StateNotReached
-        await asyncio.sleep(_GLANCE_S)
+    await fault_steps.until(condition, _PATIENCE_S, _GLANCE_S)
 
 
 async def steady(cluster: SimCluster) -> ClusterRoles:
