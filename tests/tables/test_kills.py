@@ -66,7 +66,8 @@ class Fed:
             number, chance, key = self.sent, rng.random(), f"k{rng.randrange(40)}"
             self.sent += 1
             value: Any = {"n": number}
-            if number and chance < 0.05:
+            # In the first batch it would make the column JSON text.
+            if number >= 2 * BATCH_ROWS and chance < 0.05:
                 value = {"n": f"misfit {number}"}
                 self.dead.append(number)
             elif chance < 0.15:
