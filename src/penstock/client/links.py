@@ -66,10 +66,12 @@ class Links:
         prefix: str = "",
         interval: float | None = None,
         follow_log_start: bool = False,
+        acls: bool = False,
         config: Mapping[str, str] | None = None,
     ) -> None:
         """Mirror topics of the cluster at `source`, whose names match patterns, and offsets of groups.
 
+        With `acls`, also the ACLs about them.
         `config` has TLS and SASL of the source, under the names of librdkafka or of Java clients.
         """
         values = link_values(
@@ -79,6 +81,7 @@ class Links:
             prefix=prefix,
             interval_ms=None if interval is None else round(interval * 1000),
             follow_log_start=follow_log_start,
+            acls=acls,
             security=_security_configs(config or {}),
         )
         async with self._translated() as port:

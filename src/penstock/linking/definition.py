@@ -23,10 +23,12 @@ _HIDDEN: Final = "__"
 class Names:
     """Patterns of names: `*` and `?` stand for characters, `!` excludes. The exclusions win."""
 
-    __slots__ = ("_excluded", "_included", "_literal")
+    __slots__ = ("_excluded", "_included", "_literal", "_stems")
 
     def __init__(self, patterns: tuple[str, ...]) -> None:
         self._literal = frozenset(patterns)
+        #: what the names of each pattern begin with, and whether the pattern has all such names
+        self._stems = [(each[: _stem(each)], each[_stem(each) :]) for each in patterns if each[0] != "!"]
         self._included = _compiled(each for each in patterns if not each.startswith("!"))
         self._excluded = _compiled(each[1:] for each in patterns if each.startswith("!"))
 
@@ -35,6 +37,23 @@ class Names:
             return False
         included = self._included is not None and self._included.match(name)
         return bool(included) and not (self._excluded is not None and self._excluded.match(name))
+
+    def covers(self, prefix: str) -> bool:
+        """Whether all names that begin with a prefix are among these. Hidden names do not count."""
+        whole = (stem for stem, rest in self._stems if rest == "*")
+        return self._excluded is None and any(prefix.startswith(stem) for stem in whole)
+
+    def may_begin_with(self, prefix: str) -> bool:
+        """Whether names that begin with a prefix may be among these."""
+        return any(
+            stem.startswith(prefix) or (rest != "" and prefix.startswith(stem)) for stem, rest in self._stems
+        )
+
+
+def _stem(pattern: str) -> int:
+    """The number of characters before the first `*` or `?`."""
+    found = [at for each in "*?" if (at := pattern.find(each)) >= 0]
+    return min(found, default=len(pattern))
 
 
 def _compiled(patterns: Iterable[str]) -> re.Pattern[str] | None:
@@ -51,6 +70,7 @@ class LinkDefinition:
     topics: Names
     groups: Names
     has_groups: bool
+    has_acls: bool
     prefix: str
     paused: bool
     follows_log_start: bool
@@ -71,6 +91,7 @@ class LinkDefinition:
             topics=Names(as_strings(typed["topics"])),
             groups=Names(groups),
             has_groups=bool(groups),
+            has_acls=bool(typed["acls"]),
             prefix=str(typed["prefix"]),
             paused=bool(typed["paused"]),
             follows_log_start=typed["log.start"] == "source",

@@ -135,6 +135,7 @@ def link_values(
     prefix: str,
     interval_ms: int | None,
     follow_log_start: bool,
+    acls: bool,
     security: Mapping[str, str],
 ) -> dict[str, str | None]:
     """The configs of a new link. What is empty or None has the default."""
@@ -145,6 +146,8 @@ def link_values(
         values["prefix"] = prefix
     if interval_ms is not None:
         values["interval.ms"] = str(interval_ms)
+    if acls:
+        values["acls"] = "true"
     if follow_log_start:
         values["log.start"] = "source"
     return values

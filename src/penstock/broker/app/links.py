@@ -34,6 +34,7 @@ def new_links(
     """The links. Their parts are imported, and made, when there is a link."""
 
     def environment() -> LinkEnvironment:
+        from penstock.broker.links.acl_mirroring import AclMirrorChanges
         from penstock.broker.links.changes import LinkChanges
         from penstock.broker.links.worker import LinkEnvironment
 
@@ -58,6 +59,13 @@ def new_links(
                 world.clock,
                 cluster.forwarding.own,
                 cluster.topics.create,
+            ),
+            acl_changes=AclMirrorChanges(
+                cluster.image,
+                cluster.node.controller,
+                world.rng,
+                cluster.forwarding.own,
+                has_authorizer=bool(config.authorizer_class_name),
             ),
             reserve_producer_ids=_Reservations(cluster.image, cluster.producer_ids).reserve,
         )

@@ -32,6 +32,7 @@ __all__ = ["LinkState", "Links"]
 log = get_logger("links")
 #: the config of a mirrored topic
 _LINK_CONFIG: Final = "penstock.link"
+_SET_BY_BROKERS: Final = ("source.cluster.id", "acls.made")
 _COMPARE_S: Final = 1.0
 #: topics between two yields
 _SLICE: Final = 32
@@ -244,5 +245,5 @@ class Links:
 
 
 def _defining(values: Mapping[str, str]) -> dict[str, str]:
-    """The configs of a link without the one that its brokers set."""
-    return {name: value for name, value in values.items() if name != "source.cluster.id"}
+    """The configs of a link without those that its brokers set."""
+    return {name: value for name, value in values.items() if name not in _SET_BY_BROKERS}

@@ -19,7 +19,9 @@ from penstock.net.client import Peer
 from penstock.net.client_security import client_security
 from penstock.net.cluster_client import ClusterClient
 from penstock.ports import World
+from penstock.security.acls import Acl, Operation, PatternType, Permission, ResourceType
 from penstock.wire.api import Api, RequestT, ResponseT
+from penstock.wire.apis.describe_acls import DESCRIBE_ACLS, DescribeAclsRequest
 from penstock.wire.apis.describe_configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsRequest,
@@ -243,6 +245,39 @@ class SourceCluster:
                     if not each.error_code:
                         ends[TopicPartition(found.topic, each.partition)] = each.end_offset
         return ends
+
+    # -- access
+
+    async def acls(self) -> list[Acl]:
+        """All ACLs about topics and groups."""
+        found = []
+        for kind in (ResourceType.TOPIC, ResourceType.GROUP):
+            request = DescribeAclsRequest(
+                resource_type_filter=kind,
+                resource_name_filter=None,
+                pattern_type_filter=PatternType.ANY,
+                principal_filter=None,
+                host_filter=None,
+                operation=Operation.ANY,
+                permission_type=Permission.ANY,
+            )
+            answer = await self._any(DESCRIBE_ACLS, request)
+            if answer.error_code:
+                raise SourceError(f"ACLs cannot be read: {error_name(answer.error_code)}")
+            found += [
+                Acl(
+                    each.resource_type,
+                    each.resource_name,
+                    each.pattern_type,
+                    acl.principal,
+                    acl.host,
+                    acl.operation,
+                    acl.permission_type,
+                )
+                for each in answer.resources
+                for acl in each.acls
+            ]
+        return found
 
     # -- groups
 

@@ -16,6 +16,7 @@ from zlib import crc32
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.coordinators.runtime import CoordinatorRuntime
+from penstock.broker.links.acl_mirroring import AclMirrorChanges, AclMirroring
 from penstock.broker.links.changes import LinkChanges
 from penstock.broker.links.group_mirroring import GroupMirroring, HighWatermarks
 from penstock.broker.links.mirrored_partition import MirroredPartition
@@ -51,6 +52,7 @@ class LinkEnvironment:
     groups: CoordinatorRuntime[GroupShard]
     high_watermarks: HighWatermarks
     changes: LinkChanges
+    acl_changes: AclMirrorChanges
     #: reserves all producer ids up to one, which mirrored records have; returns true once that is done
     reserve_producer_ids: Callable[[int], bool]
 
@@ -65,6 +67,7 @@ class LinkWorker:
         self._returning = Returning(self._source, lambda: self.definition, environment.world.workers)
         self.topics = TopicMirroring(environment.image, environment.changes)
         self.groups = GroupMirroring(environment.groups, environment.image, environment.high_watermarks)
+        self.acls = AclMirroring(environment.image, environment.changes, environment.acl_changes)
         #: why the last round has failed; empty if it has not
         self.error = ""
         self.errors = 0
@@ -213,7 +216,7 @@ class LinkWorker:
             is_full = loop.time() >= full_at
             try:
                 await self._round(is_full=is_full)
-                self.error = ""
+                self.error = self.acls.problem
             except PenstockError as e:
                 self._failed(str(e))
             except Exception as e:
@@ -247,6 +250,7 @@ class LinkWorker:
             if definition.has_groups and self._environment.groups.topic.partition_for("") < 0:
                 await self._environment.groups.topic.ensure()
             await self.topics.compare(definition, source)
+            await self.acls.compare(definition, source)
         else:
             self.topics.problems = {}
         if definition.has_groups and not await self.groups.compare(definition, source, self._local_names()):

@@ -49,12 +49,16 @@ def create(
     follow_log_start: Annotated[
         bool, typer.Option("--follow-log-start", help="Delete here what DeleteRecords deletes at the source.")
     ] = False,
+    acls: Annotated[
+        bool, typer.Option("--acls", help="Mirror the ACLs about topics and groups that are mirrored.")
+    ] = False,
     *,
     connection: Connection,
 ) -> None:
     """Create a link. The brokers of this cluster then mirror the topics of the source that match.
 
-    The topics are read-only here until they are promoted. The source needs rights to read and describe only.
+    The topics are read-only here until they are promoted. The source needs rights to read and describe only;
+    with --acls to describe the cluster, too.
     """
     # Longer than other functions because of its options.
     from penstock.net.link_client import create_link, link_values
@@ -66,6 +70,7 @@ def create(
         prefix=prefix,
         interval_ms=interval,
         follow_log_start=follow_log_start,
+        acls=acls,
         security=_client_configs(config),
     )
     with connection.direct() as line:

@@ -70,6 +70,12 @@ LINK_KEYS: Final = table(
             check=_check_patterns,
         ),
         ConfigKey(
+            "acls",
+            _B,
+            False,
+            "Whether ACLs of the source are mirrored: those about topics and groups that are mirrored.",
+        ),
+        ConfigKey(
             "prefix", _S, "", "What the names of mirrored topics begin with, before the name at the source."
         ),
         ConfigKey("paused", _B, False, "Whether the link is paused: it does not connect to the source."),
@@ -94,6 +100,12 @@ LINK_KEYS: Final = table(
             _S,
             "",
             "The id of the source cluster. Brokers set it when they first connect.",
+        ),
+        ConfigKey(
+            "acls.made",
+            _LIST,
+            (),
+            "Checksums of the ACLs that the link has made, and may remove. Brokers set it.",
         ),
     ]
 )
