@@ -257,7 +257,7 @@ migration: $(READY) ## run the migration guide between Apache Kafka and Penstock
 
 .PHONY: links
 links: $(READY) ## links between clusters: leaders that are killed, sources that misbehave, a move from Apache Kafka
-	LINK_SEEDS=500 $(PY) -m pytest -q tests/linking tests/broker/links
+	LINK_SEEDS=500 LINK_KILLS=$(or $(KILLS),30) $(PY) -m pytest -q tests/linking tests/broker/links
 
 .PHONY: bridges
 bridges: $(READY) ## the bridges and their guides against NATS, RabbitMQ, ElasticMQ and moto, with kills (KILL_ROUNDS=2, KILL_MESSAGES=2000)
