@@ -156,10 +156,13 @@ def _calm_down(simulation: LinkSimulation) -> None:
         if topic.source_id != simulation.source.topic_id or simulation.source.lost:
             return
         assert source is not None and here is not None, "all brokers are up"
-        if here.log.high_watermark == source.log.high_watermark and mirror.phase is Phase.MIRRORING:
+        has_all = here.log.high_watermark == source.log.high_watermark
+        # The fence of a promotion that was given up is lifted by a request.
+        is_stuck = simulation.source.is_fenced and not simulation.failovers
+        if has_all and mirror.phase is Phase.MIRRORING and not is_stuck:
             return
-        if simulation.source.is_fenced and not simulation.failovers:
-            raise Violation("the topic is mirrored, and its source takes no records")
+    if is_mirror and simulation.source.is_fenced:
+        raise Violation("the topic is mirrored, and its source takes no records")
     if is_mirror:
         raise Violation(
             f"the mirror does not get everything: {simulation._mirror and simulation._mirror.reason}"
