@@ -83,6 +83,8 @@ class LinkSimulation:
         self.failovers = 0
         #: the faults that this run has more of
         self.theme = random.choice(["", "", "unclean", "recreated"])
+        #: whether the operator gives promotions up, and begins others, while requests are under way
+        self.is_hasty = seed % 7 == 3
         #: what happened, for a seed that fails, and how often
         self.trace: list[str] = []
 

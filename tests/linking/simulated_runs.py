@@ -50,6 +50,8 @@ def _event(simulation: LinkSimulation) -> None:
         simulation.compare()
     if random.random() < 0.12:
         _fault(simulation)
+    if simulation.is_hasty and simulation.failovers == 0 and random.random() < 0.3:
+        random.choice([LinkSimulation.promote, LinkSimulation.give_promotion_up])(simulation)
     if random.random() < (0.01 if simulation.theme else 0.06):
         random.choice(_OPERATIONS)(simulation)
 
