@@ -32,7 +32,7 @@ def definition(topics: str = "orders*", groups: str = "", prefix: str = "") -> L
         ("*,!payments", {"orders", "orders-eu"}),
     ],
 )
-def test_acls_that_name_mirrored_topics_only(topics: str, taken: set[str]) -> None:
+def test_an_acl_is_mirrored_if_it_names_mirrored_topics_only(topics: str, taken: set[str]) -> None:
     """A prefix ends with / here. An ACL that reaches further would give rights to other topics."""
     source = [acl(each) for each in ("orders", "orders-eu", "payments", "*", "__consumer_offsets")]
     source += [acl(each, PREFIXED) for each in ("orders", "orders-", "o")]
@@ -40,7 +40,7 @@ def test_acls_that_name_mirrored_topics_only(topics: str, taken: set[str]) -> No
     assert {each.name + ("/" if each.pattern == PREFIXED else "") for each in found} == taken
 
 
-def test_acls_of_groups_and_of_nothing_else() -> None:
+def test_a_link_mirrors_acls_of_groups_and_of_nothing_else() -> None:
     kinds = [*ResourceType][2:]
     found = mirrored_acls(definition(groups="billing"), [acl("billing", kind=kind) for kind in kinds])
     assert [each.resource_type for each in found] == [GROUP]
