@@ -69,7 +69,7 @@ def test_too_many_acls_are_refused() -> None:
         mirrored_acls(definition(), [acl(f"orders{n}") for n in range(ACLS_MAX + 1)])
 
 
-def test_a_link_removes_only_what_it_has_made() -> None:
+def test_a_link_removes_only_acls_of_its_own() -> None:
     made, own, new = acl("orders"), acl("orders-own"), acl("orders-new")
     changes = due_acls([new], [made, own], {made, own}, frozenset({note_of(made)}))
     assert (changes.create, changes.remove) == ([new], [made])

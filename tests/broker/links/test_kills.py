@@ -77,7 +77,7 @@ def kill_in_turn(sides: list[Cluster], rng: random.Random) -> None:
     """Kill any broker of either side that runs, with at most one of a side down at a time."""
     due: dict[tuple[int, int], float] = {}
     for _ in range(KILLS):
-        time.sleep(rng.uniform(*PAUSE_S))
+        time.sleep(rng.uniform(*PAUSE_S))  # kills come at random times
         for (side, node), at in list(due.items()):
             if time.monotonic() >= at:
                 del due[side, node]
