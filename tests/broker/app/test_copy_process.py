@@ -139,6 +139,43 @@ async def test_a_process_that_was_killed_fails_its_turn_and_is_replaced(tmp_path
 
 
 @in_loop
+async def test_a_process_whose_answers_cannot_be_read_fails_its_calls_and_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "strange_child.py").write_text(
+        "import sys\n"
+        "sys.stdout.buffer.write((4).to_bytes(4) + b'????')\n"
+        "sys.stdout.flush()\n"
+        "sys.stdin.read()\n"
+    )
+    async with archived(tmp_path) as (made, archive_id):
+        with monkeypatch.context() as patched:
+            patched.setenv("PYTHONPATH", str(tmp_path))
+            patched.setattr(copy_process, "_CHILD", "strange_child")
+            with pytest.raises(ChildProcessError, match="an answer that cannot be read"):
+                await asyncio.wait_for(made.copied(archive_id, 1), 60)
+        assert made.process.pid is None
+
+        assert len(await made.copied(archive_id, 1)) == 1
+
+
+@in_loop
+async def test_a_pipe_that_uvloop_has_closed_fails_the_turn_and_not_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(writer: asyncio.StreamWriter, data: bytes) -> None:
+        raise RuntimeError("unable to perform operation on a transport; the handler is closed")
+
+    async with archived(tmp_path) as (made, archive_id):
+        turn = made.process.objects(archive_id, OWNER, str(made.log))
+        await turn.begin(0, None, None)
+        monkeypatch.setattr(asyncio.StreamWriter, "write", refuse)
+        with pytest.raises(ChildProcessError, match="the process that copies has ended"):
+            await turn.build([made.segment], 0, 3, RANDOM, 0)
+        await turn.end()
+
+
+@in_loop
 async def test_errors_arrive_as_they_were_raised(tmp_path: Path) -> None:
     async with archived(tmp_path) as (made, archive_id):
         path = made.log / "00000000000000000000.log"

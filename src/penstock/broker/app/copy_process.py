@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from penstock.archive.documents import SegmentEntry
 from penstock.archive.names import ArchivedPartition
+from penstock.broker.base.logs import get_logger
 from penstock.encryption.keys import KeyRing
 from penstock.objectstore.address import StoreAddress
 from penstock.ports import Files
@@ -27,6 +28,7 @@ from penstock.tiering.selection import LocalSegment
 
 __all__ = ["FRAME", "CopyProcess", "CopySettings", "ProcessTurnObjects", "TurnPlace"]
 
+log = get_logger("tiering")
 FRAME: Final = Struct(">I")
 _CHILD: Final = "penstock.broker.app.copy_child"
 #: how long the process is kept without a turn
@@ -96,7 +98,7 @@ class CopyProcess:
         if self._child is not None:
             try:
                 await _send(self._child, (next(self._numbers), turn, "end", ()))
-            except ConnectionError:
+            except OSError:
                 return  # it has ended, and knows no turn any more
 
     async def rest(self) -> None:
@@ -134,6 +136,7 @@ class CopyProcess:
     async def _read(self, child: asyncio.subprocess.Process) -> None:
         """Take answers until the process ends."""
         assert child.stdout is not None
+        reason = "was stopped"
         try:
             while True:
                 (size,) = FRAME.unpack(await child.stdout.readexactly(FRAME.size))
@@ -146,14 +149,18 @@ class CopyProcess:
                 else:
                     answer.set_exception(value)
         except asyncio.IncompleteReadError:
-            code = await child.wait()
+            reason = f"has ended with {await child.wait()}"
+        except Exception as e:
+            # For example of a package that was replaced under the broker. Nothing else takes answers.
+            log.error("copy_process_broke", pid=child.pid, exc_info=e)
+            reason = f"has sent an answer that cannot be read: {e!r}"
         finally:
             self._child = self._reading = self._idle_since_s = None
             if child.returncode is None:
                 child.kill()
-        for answer in self._answers.values():
-            if not answer.done():
-                answer.set_exception(ChildProcessError(f"the process that copies has ended with {code}"))
+            for answer in self._answers.values():
+                if not answer.done():
+                    answer.set_exception(ChildProcessError(f"the process that copies {reason}"))
 
 
 class ProcessTurnObjects:
@@ -194,5 +201,9 @@ class ProcessTurnObjects:
 async def _send(child: asyncio.subprocess.Process, message: object) -> None:
     assert child.stdin is not None
     data = pickle.dumps(message)
-    child.stdin.write(FRAME.pack(len(data)) + data)
-    await child.stdin.drain()
+    try:
+        child.stdin.write(FRAME.pack(len(data)) + data)
+        await child.stdin.drain()
+    except RuntimeError as e:
+        # What uvloop raises where asyncio has a ConnectionError.
+        raise ChildProcessError("the process that copies has ended") from e
