@@ -6,6 +6,7 @@ import datetime
 import io
 import json
 import pickle
+import sys
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -15,8 +16,15 @@ import pytest
 
 from penstock.registry.http import RegistryRefused, RegistryUnreachable
 from penstock.registry.prefix import prefix_of
+from penstock.registry.schemas import SchemaVersion
 from penstock.registry.settings import registry_settings
-from penstock.values.decoding import JsonDecoder, RegistryDecoder, Undecodable
+from penstock.values.decoding import (
+    JsonDecoder,
+    LibraryMissing,
+    RegistryDecoder,
+    Undecodable,
+    columns_of,
+)
 from penstock.values.fitting import fit
 from penstock.values.types import is_json
 from tests.console.registry_server import Registry, registry_server
@@ -246,3 +254,29 @@ def test_json_without_a_schema() -> None:
     for data in (b"", b"{", b"\xff", b"{}{}"):
         with pytest.raises(Undecodable, match="not JSON"):
             decode(data)
+
+
+@pytest.mark.parametrize(
+    ("library", "schema", "extra"),
+    [
+        ("fastavro", {"schema": json.dumps(ITEM)}, r"fastavro is missing: pip install '.*\[avro\]'"),
+        (
+            "penstock.registry.protobuf",
+            {"schema": PROTO, "schemaType": "PROTOBUF"},
+            r"protobuf is missing: pip install '.*\[protobuf\]'",
+        ),
+    ],
+)
+def test_a_missing_library_is_no_fault_of_a_message(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, library: str, schema: dict[str, Any], extra: str
+) -> None:
+    registry.schemas[1] = schema
+    registry.schemas[1].setdefault("references", [])
+    monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.setitem(sys.modules, f"{library}.schema", None)
+    own = decoder(registry)
+    for _ in range(2):
+        with pytest.raises(LibraryMissing, match=extra):
+            own.decode(prefix_of(1) + b"\x02")
+    with pytest.raises(LibraryMissing, match=extra):
+        columns_of(SchemaVersion(schema["schema"], schemaType=schema.get("schemaType")), [])

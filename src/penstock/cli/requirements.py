@@ -29,9 +29,19 @@ def require_console() -> None:
     """Raise a Failure if a library of the web console is missing."""
     require_extra("starlette", "console")
     require_extra("uvicorn", "console")
+    _require_protobuf("console")
+
+
+def require_schemas() -> None:
+    """Raise a Failure if a library that reads messages by the schemas of a registry is missing."""
+    require_extra("fastavro", "avro,protobuf")
+    _require_protobuf("avro,protobuf")
+
+
+def _require_protobuf(extra: str) -> None:
     # Other distributions may own parts of the namespace `google`; without any, it is not there at all.
     if find_spec("google") is None or find_spec("google.protobuf") is None:
-        raise Failure(f"protobuf is missing: {pip_install('console')}")
+        raise Failure(f"protobuf is missing: {pip_install(extra)}")
 
 
 def require_java() -> None:

@@ -2,7 +2,8 @@
 
 A decoder is sent to executors: it opens its connection to the registry there, and fetches each schema once.
 Schemas that a registry does not have, and bytes that do not fit theirs, make a message `Undecodable`. A
-registry that does not respond is an error of the whole batch, which is run again.
+registry that does not respond, or a library that is missing, is an error of the whole batch, which is run
+again.
 """
 
 from __future__ import annotations
@@ -10,24 +11,35 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import msgspec
 import pyarrow as pa
 
+from penstock.model.errors import PenstockError
 from penstock.model.installation import pip_install
 from penstock.registry.avro_check import check_avro, needs_check
 from penstock.registry.http import RegistryHttp, RegistryRefused
 from penstock.registry.prefix import PREFIX_SIZE, schema_id
-from penstock.registry.protobuf import ProtobufSchema
 from penstock.registry.schema_cache import SchemaCache
-from penstock.registry.schemas import InvalidSchema, SchemaVersion, parsed_avro, referenced
+from penstock.registry.schemas import AvroSchema, InvalidSchema, SchemaVersion, parsed_avro, referenced
 from penstock.registry.settings import RegistrySettings
 from penstock.values.avro_types import avro_columns
 from penstock.values.json_schema_types import NoColumns, json_schema_columns
 from penstock.values.protobuf_types import protobuf_columns
 
-__all__ = ["Decoded", "Decoder", "JsonDecoder", "RegistryDecoder", "Undecodable", "columns_of"]
+if TYPE_CHECKING:
+    from penstock.registry.protobuf import ProtobufSchema
+
+__all__ = [
+    "Decoded",
+    "Decoder",
+    "JsonDecoder",
+    "LibraryMissing",
+    "RegistryDecoder",
+    "Undecodable",
+    "columns_of",
+]
 
 _INVALID: Final = (
     msgspec.DecodeError,
@@ -44,6 +56,10 @@ _INVALID: Final = (
 
 class Undecodable(ValueError):
     """Bytes that are no value; the message says why."""
+
+
+class LibraryMissing(PenstockError):
+    """A library that a schema needs is not installed: no fault of a message."""
 
 
 class Decoded(NamedTuple):
@@ -94,7 +110,10 @@ class RegistryDecoder:
         return RegistryDecoder, (self._settings,)
 
     def decode(self, data: bytes) -> Decoded:
-        """The value. Blocks for the first one of a schema; RegistryUnreachable if it cannot be fetched."""
+        """The value. Blocks for the first one of a schema.
+
+        RegistryUnreachable if it cannot be fetched, LibraryMissing.
+        """
         number = schema_id(data)
         if number is None:
             raise Undecodable("the value has no prefix of a schema registry")
@@ -123,11 +142,11 @@ class RegistryDecoder:
 def columns_of(schema: SchemaVersion, references: list[str]) -> Any | None:
     """The columns of a schema's values; None if they are no objects. Of Protobuf, of its first message."""
     if schema.kind == "AVRO":
-        avro = parsed_avro(schema.schema, references)
+        avro = _parsed_avro(schema, references)
         return avro_columns(avro.parsed, avro.named)
     if schema.kind == "JSON":
         return _json_columns(schema.schema)
-    protobuf = ProtobufSchema(schema.schema, references)
+    protobuf = _parsed_protobuf(schema, references)
     return protobuf_columns(protobuf.file.top[0], protobuf.file)
 
 
@@ -149,12 +168,25 @@ def _decoding(schema: SchemaVersion, references: list[str]) -> Callable[[bytes],
     raise InvalidSchema(f"its type is {schema.kind}")
 
 
-def _avro(schema: SchemaVersion, references: list[str]) -> Callable[[bytes], Decoded]:
+def _parsed_avro(schema: SchemaVersion, references: list[str]) -> AvroSchema:
     try:
-        from fastavro import schemaless_reader
+        return parsed_avro(schema.schema, references)
     except ImportError as error:
-        raise Undecodable(f"fastavro is missing: {pip_install('avro')}") from error
-    avro = parsed_avro(schema.schema, references)
+        raise LibraryMissing(f"fastavro is missing: {pip_install('avro')}") from error
+
+
+def _parsed_protobuf(schema: SchemaVersion, references: list[str]) -> ProtobufSchema:
+    try:
+        from penstock.registry.protobuf import ProtobufSchema
+    except ImportError as error:
+        raise LibraryMissing(f"protobuf is missing: {pip_install('protobuf')}") from error
+    return ProtobufSchema(schema.schema, references)
+
+
+def _avro(schema: SchemaVersion, references: list[str]) -> Callable[[bytes], Decoded]:
+    avro = _parsed_avro(schema, references)
+    from fastavro import schemaless_reader
+
     columns = avro_columns(avro.parsed, avro.named)
     is_checked = needs_check(avro.parsed, avro.named)
 
@@ -171,7 +203,7 @@ def _avro(schema: SchemaVersion, references: list[str]) -> Callable[[bytes], Dec
 
 
 def _protobuf(schema: SchemaVersion, references: list[str]) -> Callable[[bytes], Decoded]:
-    protobuf = ProtobufSchema(schema.schema, references)
+    protobuf = _parsed_protobuf(schema, references)
     by_message: dict[str, Any] = {}
 
     def decode(body: bytes) -> Decoded:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -112,3 +113,22 @@ def test_a_table_without_a_registry_has_no_credentials_for_one(
     (tmp_path / "registry.properties").write_text("bearer.auth.token=secret\n")
     assert run_here("table", "run", "plain", "--registry-config", "registry.properties") != 0
     assert "no schema registry is used" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("library", ["fastavro", "google"])
+def test_tables_by_schemas_of_a_registry_need_its_libraries(
+    library: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"by-{library}"
+    create = ["create", name, "--topic", "orders", "--to", name, "--registry", "http://127.0.0.1:1"]
+    with monkeypatch.context() as absent:
+        absent.setitem(sys.modules, library, None)
+        assert run_here("table", *create, "--key", "registry") != 0
+        refused = capsys.readouterr().err
+    assert run_here("table", *create, "--key", "registry") == 0
+    with monkeypatch.context() as absent:
+        absent.setitem(sys.modules, library, None)
+        assert run_here("table", "run", name) != 0
+        assert capsys.readouterr().err == refused
+    assert "is missing: pip install 'penstock-mq[avro,protobuf]'" in refused
+    assert len(refused.strip().splitlines()) == 1

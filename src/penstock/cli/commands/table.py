@@ -77,6 +77,7 @@ def create(
     """Define a table of a topic, and make it. `penstock table run` fills it."""
     # Longer than other functions because of its options.
     from penstock.cli.failure import misused
+    from penstock.cli.tables.running import require_decoders
 
     catalog = _catalog(connection)
     from penstock.tables.definition import TableDefinition, parse_schema
@@ -103,6 +104,7 @@ def create(
         buckets=buckets,
         **parts,
     ).check()
+    require_decoders(definition)
     if name in catalog.definitions():
         from penstock.cli.failure import Failure
 
@@ -160,9 +162,10 @@ def run(
     from penstock.cli.client_config import java_settings
     from penstock.cli.registry_settings import registry_at
     from penstock.cli.spark_log import SparkLog
-    from penstock.cli.tables.running import RunSettings, run_table
+    from penstock.cli.tables.running import RunSettings, require_decoders, run_table
 
     definition = _catalog(connection).find(name)
+    require_decoders(definition)
     from penstock.tables.job import TableJob
 
     job = TableJob(

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from penstock.cli.interruption import stoppable
-from penstock.cli.requirements import require_extra, require_java
+from penstock.cli.requirements import require_extra, require_java, require_schemas
 from penstock.cli.spark_jobs import make_session, say, supervise, with_ending
 from penstock.cli.spark_log import SparkLog
 
 if TYPE_CHECKING:
     from penstock.jobs.session import SessionStart
+    from penstock.tables.definition import TableDefinition
     from penstock.tables.job import TableJob
     from penstock.tables.progress import TableProgress
 
-__all__ = ["RunSettings", "require_tables", "run_table"]
+__all__ = ["RunSettings", "require_decoders", "require_tables", "run_table"]
 
 _LOOK_S: Final = 1
 
@@ -40,6 +41,12 @@ def require_tables() -> None:
     """Raise a Failure if a library that tables need is missing."""
     for module in ("pyspark", "deltalake", "prometheus_client"):
         require_extra(module, "spark,telemetry")
+
+
+def require_decoders(definition: TableDefinition) -> None:
+    """Raise a Failure if a library that the messages of a table need is missing."""
+    if "registry" in (definition.schema, definition.key):
+        require_schemas()
 
 
 def run_table(job: TableJob, settings: RunSettings, log: SparkLog) -> None:
