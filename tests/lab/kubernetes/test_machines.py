@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from lab.kubernetes.layout import Node
 from lab.kubernetes.machines import node_script, node_words
 
@@ -17,6 +19,7 @@ def script() -> str:
     return node_script(NODE, Path("/n"), FILES, images, {"topology.kubernetes.io/zone": NODE.zone})
 
 
+@pytest.mark.process
 def test_the_script_is_one_that_a_shell_reads() -> None:
     done = subprocess.run(["sh", "-n"], input=script(), text=True, capture_output=True)
     assert (done.returncode, done.stderr) == (0, "")
