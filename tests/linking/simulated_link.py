@@ -58,6 +58,8 @@ class LinkSimulation:
     waits_for_log_end: ClassVar[bool] = True
     #: a rule of the worker: the source of a topic that is mirrored again takes records again
     lifts_fences: ClassVar[bool] = True
+    #: a rule of the command: a leader has stopped for this promotion, and not for one before
+    checks_states: ClassVar[bool] = True
     #: a rule of the controller: cuts are those of the current leader
     checks_leaders: ClassVar[bool] = True
 
@@ -75,6 +77,8 @@ class LinkSimulation:
         self.cut: set[str] = set()
         self._mirror: PartitionMirror | None = None
         self._owner: tuple[Replica, int] | None = None
+        #: the promotion that the mirror knows
+        self._promotion = 0
         self._pending: _Fetch | None = None
         self._content = 0
         self._group = GroupMirror()
@@ -121,6 +125,9 @@ class LinkSimulation:
             self._mirror = PartitionMirror(leader.log, last, self.source.epoch, compacted=False)
             self._owner, self._pending = (leader, leader.epoch), None
         mirror = self._mirror
+        if self.checks_states and topic.fence != self._promotion:
+            mirror.stop_when_complete(False)
+        self._promotion = topic.fence
         there = self.source.led()
         least_end = _NEVER if there is None else there.log.end_offset
         if not self.waits_for_log_end:
@@ -182,6 +189,10 @@ class LinkSimulation:
             for batch in batches:
                 if batch.last < step.offset:
                     continue
+                if batch.base < log.end_offset and log.batches:
+                    # As the broker's append does: the source has another history.
+                    mirror.failed("a batch overlaps the mirror", self.now)
+                    return
                 if not log.batches and not log.end_offset:
                     log.reset(batch.base)
                 log.append(batch.base, batch.last, batch.crc, leader.epoch, batch.parent, batch.transaction)
@@ -262,6 +273,9 @@ class LinkSimulation:
             self.here.set_topic(topic._replace(state=MirrorState.PROMOTING, fence=self.now))
         elif topic.state is MirrorState.PROMOTING and self._owner == (leader, leader.epoch):
             done = self._mirror is not None and self._mirror.phase is Phase.STOPPED
+            knows = leader.topic is not None and leader.topic.numbered_state == topic.numbered_state
+            if self.checks_states and not (knows and self._promotion == topic.fence):
+                return
             if not done or leader.log.high_watermark < leader.log.end_offset:
                 return
             if topic.source_id == self.source.topic_id:

@@ -224,6 +224,22 @@ def test_a_promoted_mirror_stops_once_it_has_everything() -> None:
     assert position(mirror).fetch_offset == 12
 
 
+def test_a_stopped_mirror_goes_on_when_the_source_has_another_leader() -> None:
+    """After unclean elections that one may have records which the leader before it had lost."""
+    _, mirror = verified()
+    mirror.stop_when_complete(True)
+    mirror.answered(position(mirror), Answer(high_watermark=10), 0)
+    mirror.progressed(0)
+    assert mirror.phase is Phase.STOPPED
+    mirror.moved(EPOCH)
+    assert mirror.next_fetch(0) is None
+    mirror.moved(EPOCH + 1)
+    assert position(mirror) == FetchPosition(8, -1, EPOCH + 1, -1)
+    mirror.answered(position(mirror), Answer(high_watermark=10, first=batch(8, 9)), 0)
+    mirror.progressed(0)
+    assert str(mirror.phase) == "stopped"
+
+
 def test_a_refused_topic_is_reported_once() -> None:
     _, mirror = verified()
     for _ in range(3):

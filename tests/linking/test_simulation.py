@@ -31,7 +31,7 @@ def test_no_seed_breaks_an_invariant() -> None:
         happened.update(line.split()[1] for line in run(seed).trace)
     if SEEDS >= 40:
         # The seeds have all of it.
-        assert min(happened[each] for each in ("failover", "promoted", "returned")) > 3, happened
+        assert min(happened[each] for each in ("failover", "promoted", "returned")) >= 3, happened
 
 
 def _without_comparison(self: PartitionMirror, answer: Answer, now_ms: int) -> bool:

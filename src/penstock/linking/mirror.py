@@ -192,10 +192,16 @@ class PartitionMirror:
         return FetchPosition(position, self._taken_epoch, self._source_epoch, -1)
 
     def moved(self, source_epoch: int) -> None:
-        """The source has a leader in another epoch: compare again before anything is appended."""
+        """The source has a leader in another epoch: compare again before anything is appended.
+
+        A mirror that has stopped goes on until it has what this leader has. Why: an unclean election may have
+        made a replica without records the leader, and a later one the replica that has them.
+        """
         if source_epoch != self._source_epoch:
             self._source_epoch = source_epoch
             self.doubt()
+            if self.phase is Phase.STOPPED:
+                self.phase = Phase.VERIFYING
 
     def doubt(self) -> None:
         """Compare again before anything is appended: the source may have lost records meanwhile."""

@@ -23,7 +23,6 @@ from penstock.net.link_client import (
     look,
     set_state,
 )
-from penstock.wire.apis.describe_log_dirs import MirroredLog
 
 __all__ = ["Ended", "check_deletable", "delete_link", "end_mirrors", "end_topics"]
 
@@ -102,15 +101,18 @@ async def end_mirrors(
     open_topics = {n: t for n, t in topics.items() if t.state is not MirrorState.CLOSING}
     if complete and open_topics:
         if fence:
-            topics = {**topics, **await _fence(cluster, link, open_topics, deadline)}
+            begun = await _fence(cluster, link, open_topics, deadline)
+            topics = {**topics, **begun}
         else:
-            promoting = {n: t._replace(state=MirrorState.PROMOTING, fence=0) for n, t in open_topics.items()}
-            await set_state(cluster, promoting)
-        await _await(cluster, link, open_topics, lambda log: log.phase == "stopped", deadline, _missing)
+            begun = await _promote(cluster, link, open_topics, deadline)
+        is_applied = _applies({n: t._replace(state=MirrorState.PROMOTING) for n, t in begun.items()})
+        await _await(
+            cluster, link, begun, lambda each: is_applied(each) and _is_stopped(each), deadline, _missing
+        )
         await _await_rounds(cluster, link, deadline)
     await _await_cuts(cluster, link, {n for n, t in topics.items() if t.cuts}, deadline)
     await set_state(cluster, {n: t._replace(state=MirrorState.CLOSING) for n, t in topics.items()})
-    closed = await _await(cluster, link, topics, lambda log: log.is_closed, deadline, _not_closed)
+    closed = await _await(cluster, link, topics, _is_closed, deadline, _not_closed)
     ends: dict[str, list[int]] = {}
     for mirror in closed:
         assert mirror.log is not None, "a closed mirror was reported"
@@ -120,6 +122,36 @@ async def end_mirrors(
     }
     await set_state(cluster, promoted)
     return [_ended(mirror) for mirror in closed]
+
+
+async def _promote(
+    cluster: LinkPort, link: str, topics: Mapping[str, MirroredTopic], deadline: float
+) -> dict[str, MirroredTopic]:
+    """Have mirrors stop once they are complete; a promotion with a fence that has begun goes on.
+
+    A leader with old metadata may have stopped for an earlier promotion that was given up. So each reports
+    first that it mirrors.
+    """
+    fenced = {n: t for n, t in topics.items() if t.state is MirrorState.PROMOTING and t.fence}
+    mirrored = {n: t._replace(state=MirrorState.MIRRORING) for n, t in topics.items() if n not in fenced}
+    await set_state(cluster, {n: t for n, t in mirrored.items() if t != topics[n]})
+    await _await(cluster, link, mirrored, _applies(mirrored), deadline, _missing)
+    begun = {n: t._replace(state=MirrorState.PROMOTING, fence=0) for n, t in mirrored.items()}
+    await set_state(cluster, begun)
+    return {**fenced, **begun}
+
+
+def _applies(topics: Mapping[str, MirroredTopic]) -> Callable[[Mirror], bool]:
+    """Whether the leader of a mirror knows the state of its topic."""
+    return lambda each: each.log is not None and each.log.topic_state == topics[each.topic].numbered_state
+
+
+def _is_stopped(mirror: Mirror) -> bool:
+    return mirror.log is not None and mirror.log.phase == "stopped"
+
+
+def _is_closed(mirror: Mirror) -> bool:
+    return mirror.log is not None and mirror.log.is_closed
 
 
 async def _fence(
@@ -163,14 +195,14 @@ async def _await(
     cluster: LinkPort,
     link: str,
     topics: Mapping[str, MirroredTopic],
-    is_done: Callable[[MirroredLog], bool],
+    is_done: Callable[[Mirror], bool],
     deadline: float,
     describe: Callable[[Mirror], str],
 ) -> list[Mirror]:
     """The mirrors of topics once all are done; a LinkError that describes the others after the deadline."""
     while True:
         mirrors = (await look(cluster, link, topics.keys())).of(topics.keys())
-        waiting = [each for each in mirrors if each.log is None or not is_done(each.log)]
+        waiting = [each for each in mirrors if not is_done(each)]
         if not waiting:
             return mirrors
         if _now() > deadline:

@@ -131,7 +131,13 @@ class MirroredPartition:
         return -1 if since < 0 else max(0, now_ms - since)
 
     def apply(self, topic: MirroredTopic) -> None:
-        """Take over the state of the topic."""
+        """Take over the state of the topic.
+
+        In another promotion the mirror stops again. Why: this broker may not have seen the states between the
+        two, in which the source took records.
+        """
+        if topic.fence != self.topic.fence:
+            self.mirror.stop_when_complete(False)
         self.topic = topic
         self.mirror.stop_when_complete(topic.state is MirrorState.PROMOTING, _NOT_KNOWN)
         self.mirror.compacted = self.partition.log.config.compact

@@ -129,6 +129,7 @@ class Links:
             open_transactions=len(own.producers.ongoing),
             aborted=found.aborted,
             is_closed=found.is_closed and own.high_watermark == own.end_offset and found.has_reserved,
+            topic_state=found.topic.numbered_state,
         )
         if found.comparison is not None:
             described.common_offset = found.comparison.common_offset

@@ -114,9 +114,13 @@ class MirroredTopic(NamedTuple):
         """Whether leaders fetch from the source."""
         return self.state in (MirrorState.MIRRORING, MirrorState.FENCING, MirrorState.PROMOTING)
 
+    @property
+    def numbered_state(self) -> str:
+        """The state, with the number of a promotion with a fence."""
+        return f"{self.state}.{self.fence}" if self.fence else str(self.state)
+
     def __str__(self) -> str:
-        state = f"{self.state}.{self.fence}" if self.fence else str(self.state)
-        text = f"{self.link}/{state}/{format_topic_id(self.source_id)}/{self.source_topic}"
+        text = f"{self.link}/{self.numbered_state}/{format_topic_id(self.source_id)}/{self.source_topic}"
         last = self.ends or self.cuts
         return f"{text}/{','.join(map(str, last))}" if last else text
 

@@ -64,6 +64,8 @@ class MirroredLog(Struct):
     leader_epoch: int = int32(tag=2, default=-1)
     #: of a returning topic: its id at the source
     source_topic_id: str = string(tag=3)
+    #: the state of the topic that the leader has applied, with the number of a promotion with a fence
+    topic_state: str = string(tag=4)
 
 
 class DescribeLogDirsPartition(Struct):
