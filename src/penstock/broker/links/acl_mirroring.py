@@ -10,17 +10,18 @@ from itertools import islice
 from typing import Final
 
 from penstock.broker.base.logs import get_logger
+from penstock.broker.base.steps import in_slices
 from penstock.broker.links.changes import Forward, LinkChanges
 from penstock.broker.links.source_cluster import SourceCluster, SourceError
 from penstock.broker.node.controller import Controller
-from penstock.linking.access import due_acls, mirrored_acls
+from penstock.linking.access import Mirrored, Places, due_acls, mirrored_acls
 from penstock.linking.definition import LinkDefinition
 from penstock.metadata.access import create_acls, delete_acls, find_acls
 from penstock.metadata.image import LINK, ClusterImage
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.steps import Steps
 from penstock.ports import Rng
-from penstock.security.acls import Acl, AclFilter
+from penstock.security.acls import Acl, AclFilter, Permission
 from penstock.wire.apis.create_acls import (
     CREATE_ACLS,
     AclCreation,
@@ -121,7 +122,11 @@ class AclMirroring:
         #: why they are not mirrored; empty if they are, or are not to be
         self.problem = ""
 
-    async def compare(self, definition: LinkDefinition, source: SourceCluster) -> None:
+    def rest(self) -> None:
+        """Another broker does this from now on."""
+        self._made, self.problem = frozenset(), ""
+
+    async def compare(self, definition: LinkDefinition, source: SourceCluster, places: Places) -> None:
         """Create and remove ACLs. An error is kept in `problem`."""
         self.problem = ""
         if not definition.has_acls:
@@ -129,21 +134,26 @@ class AclMirroring:
         try:
             if not self._changes.has_authorizer:
                 raise SourceError("ACLs are not mirrored: this cluster has no authorizer")
-            await self._compare(definition, mirrored_acls(definition, await source.acls()))
+            wanted = await in_slices(mirrored_acls(definition, await source.acls()))
+            await self._compare(definition, wanted, places)
+            self.problem = wanted.problem
         except (ApiError, SourceError) as e:
             self.problem = str(e) or repr(e)
+        if self.problem:
             log.warning("link_acls_refused", link=definition.name, error=self.problem)
 
-    async def _compare(self, definition: LinkDefinition, wanted: Sequence[Acl]) -> None:
-        ids = self._image.acls.ids
+    async def _compare(self, definition: LinkDefinition, wanted: Mirrored, places: Places) -> None:
         text = self._image.configs.get((LINK, definition.name), {}).get(_NOTES, "")
         noted = frozenset(filter(None, text.split(",")))
-        due = due_acls(wanted, list(ids), ids, noted | self._made)
+        due = await in_slices(due_acls(wanted, self._image.acls.ids, places, noted | self._made))
         # The notes come first: what is made without one would never be removed.
         await self._note(definition, noted, due.notes_before)
+        # What is revoked goes first: an ACL that cannot be made does not keep it.
+        for part in _parts([acl for acl in due.remove if acl.permission == Permission.ALLOW]):
+            await self._changes.remove(part)
         for part in _parts(due.create):
             await self._changes.create(part)
-        for part in _parts(due.remove):
+        for part in _parts([acl for acl in due.remove if acl.permission != Permission.ALLOW]):
             await self._changes.remove(part)
         await self._note(definition, due.notes_before, due.notes_after)
         if due.create or due.remove:

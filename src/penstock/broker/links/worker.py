@@ -26,6 +26,7 @@ from penstock.broker.links.source_fetcher import SourceFetcher
 from penstock.broker.links.topic_mirroring import LINK_CONFIG, TopicMirroring
 from penstock.broker.replica.partition import Partition
 from penstock.groups.shard import GroupShard
+from penstock.linking.access import Places
 from penstock.linking.definition import LinkDefinition
 from penstock.linking.mirror import Phase
 from penstock.metadata.image import ClusterImage
@@ -250,9 +251,10 @@ class LinkWorker:
             if definition.has_groups and self._environment.groups.topic.partition_for("") < 0:
                 await self._environment.groups.topic.ensure()
             await self.topics.compare(definition, source)
-            await self.acls.compare(definition, source)
+            await self.acls.compare(definition, source, self._places())
         else:
             self.topics.problems = {}
+            self.acls.rest()
         if definition.has_groups and not await self.groups.compare(definition, source, self._local_names()):
             return
         self.rounds += 1
@@ -290,6 +292,13 @@ class LinkWorker:
         if not active:
             return False
         return active[crc32(self.definition.name.encode()) % len(active)] == self._environment.node_id
+
+    def _places(self) -> Places:
+        """The topics of this cluster, as ACLs of the source are about them."""
+        mirrored, here = set(self._local_names().values()), self._environment.image.topics
+        matching = map(self.definition.local_name, filter(self.definition.mirrors, self._source.topics))
+        own = [name for name in matching if name in here and name not in mirrored]
+        return Places(mirrored, own, here, bool(mirrored))
 
     def _local_names(self) -> dict[str, str]:
         """The topics of this link that are mirrored now, by their names at the source."""
