@@ -84,7 +84,8 @@ def test_a_tiered_topic_shows_its_offsets_on_disks_and_in_the_archive(tmp_path: 
                 return found
 
             eventually(lambda: int(shown(topic.name)["local_start"] or 0) > 10)
-            assert int(shown(topic.name)["copied"] or 0) >= 10
+            # An offset is left out when a broker does not respond in time.
+            eventually(lambda: int(shown(topic.name)["copied"] or 0) >= 10)
             assert shown(topic.name)["start"] == "0"
             assert page.get(f"/api/topics/{topic.name}").json()["tiered"]
             assert (shown(plain.name)["copied"], shown(plain.name)["local_start"]) == (None, None)
