@@ -209,7 +209,7 @@ BUDGETS = {
     "fetch at the tail": (tail, WARM_UP, Cost(4049, 92, 147, 4, 7500, 3)),
     "repeated fetch": (repeated, WARM_UP, Cost(3387, 67, 96, 4, 7500, 3)),
     "fetch of a file range": (file_range, FILLED, Cost(2415, 65, 90, 6.1, 13_000, 2)),
-    "commit": (commits, WARM_UP, Cost(3104, 87, 119, 3, 10_300, 2)),
+    "commit": (commits, WARM_UP, Cost(3104, 88, 119, 3, 10_300, 2)),
 }
 
 
