@@ -94,7 +94,7 @@ check-replicas: $(READY)
 test: ## everything that must hold: lint, tests, and other people's tests (fifteen minutes on two cores)
 	@echo "six parts run at once, the longest ones first; each reports when it is done"
 	@rm -f .skipped .failed
-	@PENSTOCK_SKIPPED=$(CURDIR)/.skipped PENSTOCK_FAILED=$(CURDIR)/.failed $(MAKE) --no-print-directory --jobs=6 --keep-going --output-sync=line test-librdkafka test-chromium test-pipeline test-core test-nodes test-brokers test-simulation test-scenarios lint test-cli test-conformance test-interop test-pages test-clients test-guides; \
+	@PENSTOCK_SKIPPED=$(CURDIR)/.skipped PENSTOCK_FAILED=$(CURDIR)/.failed $(MAKE) --no-print-directory --jobs=6 --keep-going --output-sync=line test-librdkafka test-chromium test-pipeline test-core test-nodes test-brokers test-cli test-interop test-simulation test-pages test-clients test-scenarios test-conformance test-guides lint; \
 		status=$$?; $(PYTHON) -m tools.unstable .failed || status=1; $(PYTHON) -m tools.skipped .skipped; exit $$status
 
 .PHONY: test-tools
