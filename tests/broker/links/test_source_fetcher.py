@@ -82,6 +82,70 @@ def test_the_lag_of_an_idle_source_that_dies_counts_from_its_last_response() -> 
     assert asyncio.run(_lag_of_an_idle_source()) == 1_000
 
 
+def _of_partitions(
+    *partitions: PartitionData, session_id: int = 7, throttle_time_ms: int = 0
+) -> FetchResponse:
+    topic = FetchableTopicResponse(topic_id=_TOPIC, partitions=list(partitions))
+    return FetchResponse(session_id=session_id, throttle_time_ms=throttle_time_ms, responses=[topic])
+
+
+async def _caught_up_ms(second: FetchResponse, *, pauses: bool = False) -> int:
+    """When a mirror last had everything, after an hour in which a response leaves it out.
+
+    `pauses`: it is not asked for in that hour.
+    """
+    clock: Any = SimpleNamespace(now_s=1.0, monotonic=lambda: clock.now_s)
+    source: Any = SimpleNamespace(address=lambda broker: None)
+    fetcher = SourceFetcher(
+        1, "west", source, clock, SystemRng(), lambda: None, lambda largest: True, follows_log_start=False
+    )
+    mirrored: Any = _Mirrored()
+    other: Any = _Mirrored()
+    other.key = _TOPIC, 1
+
+    async def exchange(response: FetchResponse) -> None:
+        planned = fetcher._plan.next_request(fetcher._now_ms())
+        assert planned is not None
+        fetcher._note_asked(planned)
+        await fetcher._take(response)
+
+    # Without its task, which would send requests.
+    for each in (mirrored, other):
+        fetcher._followed[each.key] = each
+        fetcher._plan.follow(each.key, each)
+    both = [PartitionData(partition_index=index, high_watermark=0, log_start_offset=0) for index in (0, 1)]
+    await exchange(_of_partitions(*both))
+    clock.now_s += _HOUR_MS / 1000
+    if pauses:
+        mirrored.mirror.retry_at_ms = mirrored.retry_at_ms = fetcher._now_ms() + 1
+        fetcher._plan.touched(mirrored.key)
+    await exchange(second)
+    clock.now_s += 1
+    fetcher._plan.touched(mirrored.key)
+    await exchange(_of_partitions(PartitionData(partition_index=0, high_watermark=5, log_start_offset=0)))
+    assert mirrored.mirror.source_end == 5
+    caught_up_ms: int = mirrored.mirror.caught_up_ms
+    return caught_up_ms
+
+
+def test_a_partition_that_a_response_leaves_out_has_nothing_more_if_there_was_room() -> None:
+    def caught_up_ms(second: FetchResponse) -> int:
+        return asyncio.run(_caught_up_ms(second))
+
+    def with_records(size: int) -> FetchResponse:
+        # Of a partition that this broker does not mirror any more: it takes none of them.
+        return _of_partitions(PartitionData(partition_index=9, records=memoryview(bytes(size))))
+
+    assert caught_up_ms(FetchResponse(session_id=7)) == 1_000 + _HOUR_MS
+    assert caught_up_ms(with_records(24 << 20)) == 1_000 + _HOUR_MS
+    assert caught_up_ms(with_records((24 << 20) + 1)) == 1_000
+    assert caught_up_ms(_of_partitions(throttle_time_ms=1)) == 1_000
+
+
+def test_responses_tell_nothing_of_a_partition_that_was_not_asked_for() -> None:
+    assert asyncio.run(_caught_up_ms(FetchResponse(session_id=7), pauses=True)) == 1_000
+
+
 def _many_batches(count: int) -> memoryview:
     return memoryview(bytes(batch_of([record(b"x")])) * count)
 

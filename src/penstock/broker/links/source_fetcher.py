@@ -77,8 +77,10 @@ class SourceFetcher:
         self._news = asyncio.Event()
         self._pause = RetryPause(rng, _PAUSE_FIRST_S, _PAUSE_LIMIT_S)
         self._peer: Peer | None = None
-        #: when the last response came; -1 before the first
+        #: when the last response came that had room for all that the source has; -1 before the first
         self._heard_ms = -1
+        #: by partition of the session: what is left out of later responses has nothing more
+        self._asked_ms: dict[PartitionKey, int] = {}
         #: whether the next request has to begin a new session
         self._asks_all = False
         self._task: asyncio.Task[None] | None = None
@@ -99,9 +101,8 @@ class SourceFetcher:
 
     def leave(self, key: PartitionKey) -> None:
         """Stop fetching a partition."""
-        mirrored = self._followed.pop(key, None)
-        if mirrored is not None:
-            mirrored.mirror.was_idle(self._heard_ms)
+        self._note_idle(key)
+        if self._followed.pop(key, None) is not None:
             self._plan.leave(key)
             self._news.set()
 
@@ -131,8 +132,8 @@ class SourceFetcher:
         self._plan.failed(session_known=False)
         self._close()
         now_ms = self._now_ms()
-        for mirrored in self._followed.values():
-            mirrored.mirror.was_idle(self._heard_ms)
+        for key, mirrored in self._followed.items():
+            self._note_idle(key)
             mirrored.mirror.failed(reason, now_ms)
             mirrored.mirror.doubt()
         self._refresh()
@@ -155,6 +156,7 @@ class SourceFetcher:
                 async with asyncio.timeout(None if wake_at_ms is None else max(wait_ms, 1) / 1000):
                     await self._news.wait()
             return
+        self._note_asked(planned)
         response = await self._connected().send(FETCH, self._request(planned, wait_ms), _TIMEOUT_S)
         await self._take(response)
 
@@ -201,6 +203,21 @@ class SourceFetcher:
 
     # -- responses
 
+    def _note_asked(self, planned: PlannedFetch) -> None:
+        """Keep since when the session has each partition: no response tells anything of others."""
+        is_full = planned.session_epoch == 0
+        for key in list(self._asked_ms) if is_full else planned.forgotten:
+            self._note_idle(key)
+            self._asked_ms.pop(key, None)
+        for key in planned.partitions:
+            self._asked_ms.setdefault(key, self._heard_ms)
+
+    def _note_idle(self, key: PartitionKey) -> None:
+        """Responses have left out a partition that was asked for: the source had nothing more."""
+        mirrored, asked_ms = self._followed.get(key), self._asked_ms.get(key)
+        if mirrored is not None and asked_ms is not None and asked_ms < self._heard_ms:
+            mirrored.mirror.was_idle(self._heard_ms)
+
     async def _take(self, response: FetchResponse) -> None:
         if response.error_code:
             error = ErrorCode(response.error_code)
@@ -210,21 +227,26 @@ class SourceFetcher:
             return
         self._pause.reset()
         self._plan.answered(response.session_id)
+        heard_ms, keys = self._now_ms(), []
         for topic in response.responses:
             topic_id = TopicId(topic.topic_id)
             if topic_id == NO_TOPIC_ID:
                 # Versions before 13 have names.
                 topic_id = self._topic_ids.get(topic.topic, NO_TOPIC_ID)
             for data in topic.partitions:
-                await self._answered((topic_id, data.partition_index), data)
-        self._heard_ms = self._now_ms()
+                keys.append((topic_id, data.partition_index))
+                await self._answered(keys[-1], data)
+        if _has_room(response):
+            self._heard_ms = heard_ms
+            # What a response has of a partition was dealt with. Only the next ones can leave it out.
+            self._asked_ms.update((key, heard_ms) for key in keys if key in self._asked_ms)
 
     async def _answered(self, key: PartitionKey, data: PartitionData) -> None:
         mirrored, sent = self._followed.get(key), self._plan.remembered.get(key)
         if mirrored is None or sent is None:
             return
         mirror, took = mirrored.mirror, False
-        mirror.was_idle(self._heard_ms)
+        self._note_idle(key)
         try:
             whole = whole_batches(memoryview(data.records or b""))  # type: ignore[arg-type]
             records = await in_slices(whole)
@@ -273,6 +295,15 @@ def _answer(data: PartitionData, records: memoryview) -> Answer:
         data.diverging_epoch is not None,
         LastBatch.of(read_header(records)) if records else None,
     )
+
+
+def _has_room(response: FetchResponse) -> bool:
+    """Whether one more batch would have fitted, and the source was not held back by a quota."""
+    size = 0
+    for topic in response.responses:
+        for data in topic.partitions:
+            size += memoryview(data.records or b"").nbytes  # type: ignore[arg-type]
+    return size + _PARTITION_BYTES <= _RESPONSE_BYTES and not response.throttle_time_ms
 
 
 def _topic_id(key: PartitionKey) -> TopicId:
