@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -21,7 +20,17 @@ from penstock.tables.tasks import AppendTask, TaskResult, UpsertTask
 from penstock.tables.upserting import bucket_of
 from penstock.values.decoding import JsonDecoder
 
-__all__ = ["MESSAGES", "Message", "blocks", "definition", "new_batches", "rows_of", "run_here", "value_of"]
+__all__ = [
+    "MESSAGES",
+    "START_S",
+    "Message",
+    "blocks",
+    "definition",
+    "new_batches",
+    "rows_of",
+    "run_here",
+    "value_of",
+]
 
 MESSAGES = pa.schema(
     [
@@ -59,7 +68,7 @@ def blocks(messages: Sequence[Message]) -> pa.RecordBatch:
             pa.array(["orders"] * len(messages), pa.string()),
             pa.array([each.partition for each in messages], pa.int32()),
             pa.array([each.offset for each in messages], pa.int64()),
-            pa.array([datetime.fromtimestamp(second, UTC) for second in times], INSTANT),
+            pa.array([second * 1_000_000 for second in times], pa.int64()).cast(INSTANT),
         ],
         schema=MESSAGES,
     )

@@ -7,16 +7,17 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from penstock.jobs.delta import DeltaTables
+from penstock.jobs.delta import INSTANT, DeltaTables, write_part
 from penstock.jobs.ledger import StateBroken
 from penstock.jobs.storage import Store
 from penstock.tables.batches import Batch, TableBatches
 from penstock.tables.definition import TableDefinition
 from penstock.tables.job import TableMaintenance
-from tests.tables.in_process import Message, definition, new_batches, rows_of, run_here
+from tests.tables.in_process import START_S, Message, definition, new_batches, rows_of, run_here
 
 
 class Killed(Exception):
@@ -296,3 +297,34 @@ def test_tasks_that_never_agree_on_columns_end_the_batch(tmp_path: Path) -> None
     running = new_batches(definition(tmp_path), run=changing)
     with pytest.raises(StateBroken, match="other columns each time"):
         running.process([], 0)
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_times_that_delta_does_not_know_are_dead_letters(tmp_path: Path, mode: str) -> None:
+    first, last = -62_135_596_800, 253_402_300_799
+    table = definition(tmp_path, mode=mode)
+    running = new_batches(table)
+    seconds = [first - 1, first, last, last + 1, 1_763_554_000_000, -(2**42)]
+    running.process(
+        [Message(n, {"n": n}, f"k{n}", 0, second - START_S) for n, second in enumerate(seconds)], 0
+    )
+    running.process([Message(6, {"n": 6}, "k6")], 1)
+    assert sorted(row["n"] for row in rows_of(table.to)) == [1, 2, 6]
+    place = f"{table.root}/{table.dead_letters}"
+    assert [(row["offset"], row["reason"]) for row in rows_of(place)] == [
+        (n, "the timestamp is not of the years 1 to 9999") for n in (0, 3, 4, 5)
+    ]
+    dead = DeltaTable(place).to_pyarrow_table().sort_by("offset")
+    assert [str(time) for time in dead["timestamp"].to_pylist()] == [
+        "0001-01-01 00:00:00+00:00",
+        *["9999-12-31 23:59:59.999999+00:00"] * 2,
+        "0001-01-01 00:00:00+00:00",
+    ]
+
+
+@pytest.mark.parametrize(("part", "second"), [("57853-02-02", 0), ("2026-11-19", 1_763_554_000_000)])
+def test_no_file_has_a_day_that_readers_do_not_know(tmp_path: Path, part: str, second: int) -> None:
+    rows = pa.table({"_timestamp": pa.array([second * 1_000_000]).cast(INSTANT)})
+    with pytest.raises(AssertionError):
+        write_part(Store(str(tmp_path)), "orders", "_day", part, rows)
+    assert not list(tmp_path.rglob("*.parquet"))

@@ -8,6 +8,7 @@ belong to no table, and vacuum removes them.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -27,6 +28,8 @@ INSTANT: Final = pa.timestamp("us", "UTC")
 #: Files have statistics of their first column. Unless the table says so, deltalake takes what has none for
 #: empty, and its datasets pass such files over.
 _ONLY_TIMES: Final[Any] = {"delta.dataSkippingNumIndexedCols": "1"}
+#: Readers know days of the years 1 to 9999 alone, and one other makes the whole table unreadable.
+_DAY: Final = re.compile(r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 class Layout(NamedTuple):
@@ -71,11 +74,16 @@ def by_day(rows: Any) -> Iterable[tuple[str, Any]]:
 
 
 def write_part(tables: Store, table: str, column: str, part: str, rows: Any) -> DataFile:
-    """Write rows of one value of the column by which a table is partitioned, under a name of its own."""
-    path = f"{column}={part}/{uuid4().hex}.parquet"
-    size = tables.write_parquet(f"{table}/{path}", rows)
+    """Write rows of one value of the column by which a table is partitioned, under a name of its own.
+
+    Times must be of the years 1 to 9999.
+    """
     times = _instants(rows)
     low, high = (f"{edge}Z" for edge in (times.min(), times.max()))
+    assert _DAY.fullmatch(part) or part.isdecimal(), f"{part!r} is no {column} of {table}"
+    assert _DAY.match(low) and _DAY.match(high), f"{table} cannot have times from {low} to {high}"
+    path = f"{column}={part}/{uuid4().hex}.parquet"
+    size = tables.write_parquet(f"{table}/{path}", rows)
     return DataFile(table, path, size, part, len(rows), low, high)
 
 

@@ -13,7 +13,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from penstock.jobs.delta import INSTANT
 from penstock.tables.layout import DEAD_LETTERS, RESERVED
 from penstock.values.decoding import Decoder, Undecodable
 from penstock.values.fitting import fit
@@ -24,6 +26,8 @@ __all__ = ["Judge", "Judged"]
 
 _VALUE: Final = "value"
 _NOTHING: Final = pa.struct([])
+#: the first and the last microsecond of the years 1 to 9999: Delta's readers know no others
+_TIMES: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 
 
 class Judged(NamedTuple):
@@ -58,6 +62,9 @@ class Judge:
         size = len(messages)
         reasons: list[str | None] = [None] * size
         rows = self._values(messages["value"].to_pylist(), reasons)
+        for number in _timeless(messages["timestamp"]):
+            reasons[number] = "the timestamp is not of the years 1 to 9999"
+            rows[number] = None
         found = self._found(rows, reasons)
         if len(found):
             return Judged(None, [], None, found)
@@ -177,11 +184,29 @@ def _clash(found: Any, known: Any) -> str | None:
     return None
 
 
+def _timeless(times: Any) -> list[int]:
+    """The numbers of the messages whose times no table can have."""
+    low, high = _TIMES
+    numbers = times.cast(INSTANT).cast(pa.int64())
+    found: list[int] = pc.indices_nonzero(
+        pc.or_(pc.less(numbers, low), pc.greater(numbers, high))
+    ).to_pylist()
+    return found
+
+
+def _within_years(times: Any) -> Any:
+    """Times that no table can have become the nearest one."""
+    low, high = _TIMES
+    numbers = pc.max_element_wise(times.cast(INSTANT).cast(pa.int64()), low, skip_nulls=False)
+    return pc.min_element_wise(numbers, high, skip_nulls=False).cast(INSTANT)
+
+
 def _dead_letters(messages: Any, reasons: list[str | None]) -> Any:
     """The rows of the table of dead letters."""
     reason = pa.array(reasons, pa.string())
+    made = {"reason": reason, "timestamp": _within_years(messages["timestamp"])}
     columns = [
-        reason if name == "reason" else messages[name].cast(kind)
+        made[name] if name in made else messages[name].cast(kind)
         for name, kind in zip(DEAD_LETTERS.names, DEAD_LETTERS.types, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=DEAD_LETTERS).filter(reason.is_valid())
