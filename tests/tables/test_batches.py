@@ -328,3 +328,36 @@ def test_no_file_has_a_day_that_readers_do_not_know(tmp_path: Path, part: str, s
     with pytest.raises(AssertionError):
         write_part(Store(str(tmp_path)), "orders", "_day", part, rows)
     assert not list(tmp_path.rglob("*.parquet"))
+
+
+@pytest.mark.parametrize("partition", [0, 1], ids=["one task", "two tasks"])
+def test_fields_of_a_new_structure_that_clash_are_dead_letters(tmp_path: Path, partition: int) -> None:
+    table = definition(tmp_path)
+    running = new_batches(table)
+    values = [{"u": {"id": 1}}, {"u": {"ID": 2}}, {"u": {"id": 3, "a b": 1}}, {"l": [{"n": 1, "N": 2}]}]
+    running.process([Message(n, value, "k", n % (partition + 1)) for n, value in enumerate(values)], 0)
+    running.process([Message(4, {"u": {"id": 5}, "l": [{"n": 6}]})], 1)
+    rows = {row["_offset"]: (row["u"], row["l"]) for row in rows_of(table.to)}
+    assert rows == {0: ({"id": 1}, None), 4: ({"id": 5}, [{"n": 6}])}
+    dead = rows_of(f"{table.root}/{table.dead_letters}")
+    assert {row["offset"]: row["reason"] for row in dead} == {
+        1: "'ID' differs from the column 'id' by case alone",
+        2: "'a b' cannot be the name of a column",
+        3: "'N' differs from the column 'n' by case alone",
+    }
+
+
+def test_an_object_that_no_column_can_have_is_a_dead_letter(tmp_path: Path) -> None:
+    table = definition(tmp_path)
+    running = new_batches(table)
+    values = [{"x": {"a b": 1}, "y": 1}, {"y": 2}, {"l": [{"in": {"": 1}}], "y": 3}, {"x": {}, "y": 4}]
+    running.process([Message(n, value) for n, value in enumerate(values)], 0)
+    assert [row["y"] for row in rows_of(table.to)] == [2, 4]
+    running.process([Message(4, {"x": {"c": 1}}), Message(5, {"x": {"a b": 1}})], 1)
+    assert columns(table) == ["y", "x"]
+    dead = rows_of(f"{table.root}/{table.dead_letters}")
+    assert [(row["offset"], row["reason"]) for row in dead] == [
+        (0, "'a b' cannot be the name of a column"),
+        (2, "'' cannot be the name of a column"),
+        (5, "'a b' cannot be the name of a column"),
+    ]

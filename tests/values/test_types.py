@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
@@ -66,3 +69,20 @@ def test_types_in_words() -> None:
         "a list",
         "a timestamp",
     ]
+
+
+def test_new_structures_have_only_fields_that_delta_can_have() -> None:
+    both = pa.struct([("id", INT), ("ID", INT), ("a b", INT), ("in", pa.struct([("x", INT), ("X", TEXT)]))])
+    own = pa.struct([("id", INT), ("in", pa.struct([("x", INT)]))])
+    found = pa.struct([("u", both), ("list", pa.list_(both)), ("map", pa.map_(TEXT, both))])
+    expected = pa.struct([("u", own), ("list", pa.list_(own)), ("map", pa.map_(TEXT, own))])
+    assert added(pa.struct([]), found) == expected
+    assert added(KNOWN, pa.struct([("place", pa.struct([("u", both)]))])) == added(
+        KNOWN, pa.struct([("place", pa.struct([("u", own)]))])
+    )
+
+
+@pytest.mark.parametrize("wrap", [lambda kind: kind, pa.list_, lambda kind: pa.map_(TEXT, kind)])
+def test_a_structure_of_which_nothing_is_left_is_no_column(wrap: Callable[[Any], Any]) -> None:
+    only = pa.struct([("a b", INT), ("in", wrap(pa.struct([("c;d", INT)])))])
+    assert added(KNOWN, pa.struct([("u", wrap(only))])) == KNOWN

@@ -167,21 +167,30 @@ class _Row(NamedTuple):
     columns: Any | None
 
 
-def _clash(found: Any, known: Any) -> str | None:
+def _clash(found: Any, known: Any, reserved: frozenset[str] = RESERVED) -> str | None:
     """Why some of the fields that were found are no columns; None if all are."""
     names = {field.name: field for field in known}
     for field in found:
         own = names.get(field.name)
         if own is None:
-            return clash(field.name, known, RESERVED) or f"{field.name!r} cannot become a column"
+            inner = _items(field.type)
+            why = _clash(inner, _NOTHING, frozenset()) if pa.types.is_struct(inner) else None
+            return clash(field.name, known, reserved) or why or f"{field.name!r} cannot become a column"
         pairs = (own.type, field.type)
         while all(pa.types.is_list(each) for each in pairs):
             pairs = (pairs[0].value_type, pairs[1].value_type)
         if all(pa.types.is_struct(each) for each in pairs):
-            why = _clash(pairs[1], pairs[0])
+            why = _clash(pairs[1], pairs[0], frozenset())
             if why is not None:
                 return why
     return None
+
+
+def _items(kind: Any) -> Any:
+    """What lists and maps have in them, at any depth."""
+    while pa.types.is_list(kind) or pa.types.is_map(kind):
+        kind = kind.value_type if pa.types.is_list(kind) else kind.item_type
+    return kind
 
 
 def _timeless(times: Any) -> list[int]:

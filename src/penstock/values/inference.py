@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from penstock.values.types import added, is_json, json_field, unified
+from penstock.values.types import is_json, json_field, unified
 
 __all__ = ["inferred", "new_fields"]
 
@@ -31,7 +31,6 @@ _SCALARS: Final[dict[type, Any]] = {
 _INT64: Final = range(-(2**63), 2**63)
 #: what `unified` is given for values without a common type
 _SEVERAL: Final = "several types"
-_EMPTY: Final = pa.struct([])
 
 
 def inferred(value: Any, depth: int = 0) -> Any:
@@ -45,8 +44,8 @@ def inferred(value: Any, depth: int = 0) -> Any:
         return _SEVERAL
     if isinstance(value, Mapping):
         # Names that cannot be columns are found when the others are known.
-        fields = added(_EMPTY, pa.struct(_fields([value], depth + 1)))
-        return fields if len(fields) else None
+        fields = _fields([value], depth + 1)
+        return pa.struct(fields) if fields else None
     if isinstance(value, list | tuple):
         element = _common(value, depth + 1)
         return element if element is None or element is _SEVERAL else pa.list_(element)

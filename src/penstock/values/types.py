@@ -13,6 +13,7 @@ AS_JSON: Final = {b"penstock.json": b"true"}
 #: Parquet files of Spark and Delta have no such names.
 _NOT_IN_NAMES: Final = frozenset(" ,;{}()\n\t=")
 _DEPTH_MAX: Final = 30
+_NOTHING: Final = pa.struct([])
 _WORDS: Final = {
     "int32": "an int",
     "int64": "a long",
@@ -60,17 +61,32 @@ def clash(name: str, known: Any, reserved: frozenset[str] = frozenset()) -> str 
 def added(known: Any, found: Any, reserved: frozenset[str] = frozenset()) -> Any:
     """The structure `known` with the fields that `found` has in addition; no field changes its type.
 
-    Fields whose names clash are left out.
+    Fields whose names clash are left out, at any depth, and those of which nothing is left then.
     """
     fields = {field.name: field for field in known}
     for field in found:
         own = fields.get(field.name)
         if own is None:
-            if clash(field.name, fields.values(), reserved) is None:
-                fields[field.name] = field
+            kind = _without_clashes(field.type)
+            if kind is not None and clash(field.name, fields.values(), reserved) is None:
+                fields[field.name] = field.with_type(kind)
         elif not is_json(own):
             fields[field.name] = own.with_type(_grown(own.type, field.type))
     return pa.struct([*fields.values()])
+
+
+def _without_clashes(kind: Any) -> Any | None:
+    """A type with those fields in it that columns can have; None if it would have a structure without any."""
+    if pa.types.is_struct(kind):
+        fields = added(_NOTHING, kind)
+        return fields if len(fields) else None
+    if pa.types.is_list(kind):
+        element = _without_clashes(kind.value_type)
+        return None if element is None else pa.list_(element)
+    if pa.types.is_map(kind):
+        value = _without_clashes(kind.item_type)
+        return None if value is None else pa.map_(kind.key_type, value)
+    return kind
 
 
 def _grown(own: Any, found: Any) -> Any:
