@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from penstock.tables.opening import TableExists, delete_data, describe, make
+from penstock.tables.opening import TableExists, _places_above, delete_data, describe, make
 from tests.tables.in_process import Message, definition, new_batches
 
 
@@ -23,6 +24,41 @@ def test_a_folder_with_files_is_refused(tmp_path: Path) -> None:
     make(table)
     with pytest.raises(TableExists):
         make(table)
+
+
+@pytest.mark.parametrize("below", ["inner", "deep/er"])
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_a_place_below_another_table_is_refused(tmp_path: Path, below: str, scheme: str) -> None:
+    """Vacuum of the outer table would remove it."""
+    outer = definition(tmp_path)
+    make(outer)
+    inner = msgspec.structs.replace(outer, name="inner", to=f"{scheme}{outer.to}/{below}")
+    with pytest.raises(TableExists, match=r"lies in the Delta table .*/orders,"):
+        make(inner)
+    assert not (tmp_path / "orders" / below).exists()
+    beside = msgspec.structs.replace(inner, to=f"{scheme}{tmp_path}/other/inner")
+    make(beside)
+    assert describe(beside) is not None
+
+
+def test_a_link_into_another_table_is_refused(tmp_path: Path) -> None:
+    outer = definition(tmp_path)
+    make(outer)
+    (tmp_path / "orders" / "sub").mkdir()
+    (tmp_path / "short").symlink_to(tmp_path / "orders" / "sub")
+    with pytest.raises(TableExists, match="lies in the Delta table"):
+        make(msgspec.structs.replace(outer, name="inner", to=str(tmp_path / "short" / "inner")))
+
+
+def test_a_place_above_another_table_is_refused(tmp_path: Path) -> None:
+    inner = definition(tmp_path / "lake")
+    make(inner)
+    with pytest.raises(TableExists, match="there are files in"):
+        make(msgspec.structs.replace(inner, name="outer", to=str(tmp_path / "lake")))
+
+
+def test_places_above_end_at_the_bucket() -> None:
+    assert list(_places_above("s3://lake/a/b")) == ["s3://lake/a/b", "s3://lake/a", "s3://lake"]
 
 
 def test_the_state_of_a_table(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -39,9 +41,9 @@ class TableState(NamedTuple):
 
 
 def make(definition: TableDefinition, storage_options: dict[str, str] | None = None) -> None:
-    """Make the table and that of its dead letters; TableExists if there is something at their places.
+    """Make the table and that of its dead letters; TableExists if their places have files, or lie in a table.
 
-    Why: vacuum removes files that are not the table's.
+    Why: vacuum removes files that are not the table's, and that of an outer table those of all tables below.
     """
     store = Store(definition.root, storage_options)
     for folder in (definition.folder, definition.dead_letters):
@@ -49,9 +51,35 @@ def make(definition: TableDefinition, storage_options: dict[str, str] | None = N
             raise TableExists(
                 f"there are files in {definition.root}/{folder}: choose another place, or delete them"
             )
+    for above in _places_above(definition.root):
+        if _is_table(above, storage_options):
+            raise TableExists(
+                f"{definition.to} lies in the Delta table {above}, whose vacuum would remove it: "
+                "choose a place outside of it"
+            )
     tables = DeltaTables(definition.root, storage_options)
     tables.open_as(layout_of(definition, _first_columns(definition)))
     tables.open_as(dead_letters_layout(definition))
+
+
+def _places_above(root: str) -> Iterator[str]:
+    """A place and those that contain it, up to the bucket or `/`; with links and without."""
+    scheme, separator, path = root.partition("://")
+    if not separator:
+        own = Path(root)
+        yield from dict.fromkeys(map(str, (own, *own.parents, own.resolve(), *own.resolve().parents)))
+        return
+    while path:
+        yield f"{scheme}://{path}"
+        path = path.rpartition("/")[0]
+
+
+def _is_table(place: str, storage_options: dict[str, str] | None) -> bool:
+    """Whether a place is known to be a Delta table. Where nothing may be listed, nothing is known."""
+    try:
+        return bool(Store(place, storage_options).names("_delta_log"))
+    except OSError:
+        return False
 
 
 def _first_columns(definition: TableDefinition) -> Any:
