@@ -281,6 +281,22 @@ def test_a_table_with_rows_and_without_a_state_is_refused(tmp_path: Path) -> Non
         new_batches(table, makes=False)
 
 
+def test_a_driver_that_another_has_overtaken_commits_nothing(tmp_path: Path) -> None:
+    """Its plan would hide batches, and its manifest would roll the state back."""
+    table = definition(tmp_path)
+    stalled = new_batches(table)
+    other = new_batches(table, makes=False)
+    for number in range(3):
+        other.process([Message(number, {"n": number})], number)
+    state = tmp_path / table.state / "state"
+    manifest = (state / "manifest-2.json").read_bytes()
+    with pytest.raises(StateBroken, match="another driver has changed the state in"):
+        stalled.process([Message(0, {"n": 0})], 0)
+    assert (state / "manifest-2.json").read_bytes() == manifest
+    other.process([Message(3, {"n": 3})], 3)
+    assert [row["n"] for row in rows_of(table.to)] == [0, 1, 2, 3]
+
+
 def test_batches_that_are_missing_are_refused(tmp_path: Path) -> None:
     running = new_batches(definition(tmp_path))
     running.process([], 0)

@@ -6,6 +6,7 @@ whether the batch was done, and has the state before it. A file that is there is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -15,6 +16,8 @@ from penstock.model.errors import PenstockError
 __all__ = ["Ledger", "StateBroken"]
 
 _MANIFEST: Final = "manifest-"
+#: names that begin with the batch that they belong to
+_OF_BATCH: Final = re.compile(r"(?:manifest-|plan-|begun-)?(\d+)[-.]")
 
 
 class StateBroken(PenstockError):
@@ -22,13 +25,26 @@ class StateBroken(PenstockError):
 
 
 class Ledger:
-    """The files of one query's state."""
+    """The files of one query's state. It remembers the manifest that it has read or written last."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._held: bytes | None = None
 
     def newest(self) -> bytes | None:
-        """The newest manifest; None before the first."""
+        """The newest manifest, which is held from now on; None before the first."""
+        self._held = self._newest()
+        return self._held
+
+    def check_held(self) -> None:
+        """StateBroken if the newest manifest is not the one held: another driver runs, or has run."""
+        if self._newest() != self._held:
+            raise StateBroken(
+                f"another driver has changed the state in {self._store.uri}: "
+                "stop all but one of this query, and start that one again"
+            )
+
+    def _newest(self) -> bytes | None:
         done = [name for name in self._store.names("") if name.startswith(_MANIFEST)]
         if not done:
             return None
@@ -53,11 +69,19 @@ class Ledger:
     def begin(self, batch_id: int, text: bytes) -> None:
         """Write the manifest of a query that has not done a batch yet."""
         self._store.write(f"{_MANIFEST}{batch_id}.json", text)
+        self._held = text
 
     def finish(self, batch_id: int, text: bytes, needed: set[str]) -> None:
-        """Write the manifest of a batch, and remove all files but those that are still needed."""
+        """Write the manifest of a batch, and remove files that are not needed any more.
+
+        StateBroken if another driver has written a manifest. Files of later batches stay: they are not ours.
+        """
+        self.check_held()
         own = f"{_MANIFEST}{batch_id}.json"
         self._store.write(own, text)
+        self._held = text
         for name in self._store.names(""):
-            if name != own and name not in needed:
+            number = _OF_BATCH.match(name)
+            is_later = number is not None and int(number[1]) > batch_id
+            if name != own and name not in needed and not is_later:
                 self._store.delete(name)

@@ -149,7 +149,9 @@ class TableBatches:
             )
         if not self._places.ledger.is_new(batch_id, before.batch_id):
             return
+        self._places.ledger.check_held()
         plan = self._kept(batch_id) or self._planned(messages, batch_id)
+        self._places.ledger.check_held()
         self._commit(plan)
         after = _Manifest(
             query_id=before.query_id,

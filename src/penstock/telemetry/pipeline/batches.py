@@ -270,6 +270,7 @@ class Batches:
         return [*write_files(self._files, "alerts", alerts), *write_files(self._files, "batches", batches)]
 
     def _commit(self, number: int, files: list[DataFile], transaction: str) -> None:
+        self._ledger.check_held()
         for table in TABLES:
             own = [file for file in files if file.table == table]
             if own:
