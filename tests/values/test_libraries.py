@@ -40,7 +40,10 @@ _SCHEMAS = "google,fastavro"
             f"{_SCHEMAS},pyspark,deltalake,pandas",
             "penstock.frames,penstock.frames.sql,penstock.frames.duck,penstock.cli.commands.sql",
         ),
-        (_SCHEMAS, "penstock.tables.job,penstock.values.typed,penstock.cli.commands.table"),
+        (
+            _SCHEMAS,
+            "penstock.tables.job,penstock.spark.registry_types,penstock.spark.rows,penstock.cli.commands.table",
+        ),
     ],
     ids=["frames", "tables"],
 )
