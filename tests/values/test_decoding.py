@@ -133,6 +133,43 @@ def test_avro_records_have_the_columns_of_their_schema(registry: Registry) -> No
     assert fitted.column.to_pylist() == [{**ORDER, "counts": [("x", 1)], "either": '"text"'}]
 
 
+def test_avro_records_without_fields_are_json_text(registry: Registry) -> None:
+    empty = {"type": "record", "name": "Empty", "fields": []}
+    fields = [
+        {"name": "one", "type": empty},
+        {"name": "some", "type": {"type": "array", "items": "Empty"}},
+        {"name": "maybe", "type": ["null", "Empty"]},
+    ]
+    schema = {"type": "record", "name": "Order", "fields": fields}
+    registry.schemas[1] = {"schema": json.dumps(schema)}
+    value: dict[str, Any] = {"one": {}, "some": [{}], "maybe": None}
+    decoded = decoder(registry).decode(prefix_of(1) + avro_bytes(schema, value))
+    assert decoded.columns is not None
+    assert all(is_json(field) for field in decoded.columns)
+    fitted = fit([decoded.value], decoded.columns)
+    assert (fitted.reasons, fitted.column.to_pylist()) == (
+        [None],
+        [{"one": "{}", "some": "[{}]", "maybe": None}],
+    )
+
+
+@pytest.mark.parametrize("unit", ["millis", "micros"])
+def test_local_timestamps_of_avro_are_those_of_utc(registry: Registry, unit: str) -> None:
+    local = {"type": "long", "logicalType": f"local-timestamp-{unit}"}
+    fields = [{"name": "at", "type": local}, {"name": "all", "type": {"type": "array", "items": local}}]
+    schema = {"type": "record", "name": "Order", "fields": fields}
+    registry.schemas[1] = {"schema": json.dumps(schema)}
+    naive = NOW.replace(tzinfo=None)
+    body = avro_bytes(schema, {"at": naive, "all": [naive]})
+    decoded = decoder(registry).decode(prefix_of(1) + body)
+    assert decoded.columns == pa.struct([("at", INSTANT), ("all", pa.list_(INSTANT))])
+    # whole columns at once, and one by one because of a value that does not fit
+    for values in ([decoded.value], [decoded.value, {"at": True}]):
+        fitted = fit(values, decoded.columns)
+        assert fitted.reasons[0] is None
+        assert fitted.column.to_pylist()[0] == {"at": NOW, "all": [NOW]}
+
+
 def test_protobuf_messages_have_defaults_where_fields_have_no_presence(registry: Registry) -> None:
     registry.schemas[2] = {"schema": PROTO, "schemaType": "PROTOBUF"}
     # the first message of the file; city = "Rome", at = 1 s, driver = {}

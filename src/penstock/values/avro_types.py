@@ -26,6 +26,9 @@ _LOGICAL: Final = {
     "date": pa.date32(),
     "timestamp-millis": _INSTANT,
     "timestamp-micros": _INSTANT,
+    # Times without a zone: fastavro's are naive, and they fit as times of UTC.
+    "local-timestamp-millis": _INSTANT,
+    "local-timestamp-micros": _INSTANT,
     # Delta has no times without a day.
     "time-millis": pa.string(),
     "time-micros": pa.string(),
@@ -67,7 +70,9 @@ def _type(schema: Any, named: Mapping[str, Any], around: tuple[str, ...]) -> Any
         return None
     kind = schema["type"]
     if kind in ("record", "error"):
-        return None if schema["name"] in around else _columns(schema, named, around)
+        columns = None if schema["name"] in around else _columns(schema, named, around)
+        # Delta has no structure without fields.
+        return columns if columns is not None and len(columns) else None
     if kind == "array":
         element = _type(schema["items"], named, around)
         return None if element is None else pa.list_(element)
