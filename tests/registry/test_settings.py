@@ -50,6 +50,11 @@ def test_errors_contain_no_secrets(pairs: dict[str, str], url: str | None, reaso
     assert "s3cret" not in str(raised.value)
 
 
+def test_the_option_of_a_command_is_named() -> None:
+    with pytest.raises(InvalidConfig, match=r"set basic\.auth\.user\.info in --registry-config$"):
+        registry_settings({}, "http://ada:s3cret@registry.example", "--registry-config")
+
+
 def test_loopback_may_get_credentials_without_tls() -> None:
     for url in ("http://127.0.0.1:8081", "http://localhost:8081", "http://[::1]:8081"):
         assert registry_settings({"basic.auth.user.info": "a:b"}, url).authorization is not None

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.tables.catalog import TOPIC, Catalog, CatalogFailed
+from penstock.tables.definition import encoded
 from penstock.testing import broker
 from tests.tables.in_process import definition
 
@@ -41,11 +42,21 @@ def test_a_topic_that_does_not_exist_is_named(catalog: Catalog) -> None:
         catalog.topic_configs("nowhere")
 
 
-def test_a_record_that_is_no_definition_is_reported(catalog: Catalog, tmp_path: Path) -> None:
-    catalog.add(definition(tmp_path))
+def test_a_record_that_is_no_definition_is_named_and_hides_no_table(catalog: Catalog, tmp_path: Path) -> None:
+    table = definition(tmp_path)
+    catalog.add(table)
     catalog._write("broken", b"{}")
-    with pytest.raises(Exception, match="a stored definition cannot be read"):
-        catalog.definitions()
+    catalog._write("alias", encoded(table))
+    stored = catalog.stored()
+    assert stored.definitions == {"orders": table}
+    assert catalog.find("orders") == table
+    assert stored.unusable["alias"] == "it is that of orders"
+    with pytest.raises(CatalogFailed, match=r"definition of table broken cannot be used .* cannot be read"):
+        catalog.find("broken")
+    with pytest.raises(CatalogFailed, match=r"there is no table rides: there are orders; .*broken"):
+        catalog.find("rides")
+    catalog.remove("broken")
+    assert [*catalog.stored().unusable] == ["alias"]
 
 
 def test_a_cluster_that_does_not_answer_is_reported() -> None:

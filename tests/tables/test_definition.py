@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.tables.definition import InvalidDefinition, decoded, encoded, parse_schema, split_place
@@ -17,6 +18,25 @@ def test_a_stored_definition_is_read_as_it_was(tmp_path: Path) -> None:
     assert decoded(encoded(table)) == table
     with pytest.raises(InvalidDefinition, match="cannot be read"):
         decoded(b"{}")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"to": "/lake/../home"}, "leads through"),
+        ({"to": "s3://lake/a/../../b"}, "leads through"),
+        ({"name": "../x"}, "cannot be the name of a table"),
+        ({"id": "/../../x"}, "cannot be the id"),
+        ({"registry": "http://ada:s3cret@r.example"}, "penstock table run --registry-config"),
+        ({"schema": "json", "json_schema": "{"}, "cannot be read"),
+    ],
+)
+def test_a_stored_definition_that_cannot_be_is_refused(tmp_path: Path, changes: Any, reason: str) -> None:
+    """Whoever may write to the topic may have written it."""
+    table = msgspec.structs.replace(definition(tmp_path), **changes)
+    with pytest.raises(InvalidDefinition, match=reason) as raised:
+        decoded(encoded(table))
+    assert "s3cret" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +53,19 @@ def test_a_place_is_a_folder_below_another(to: str, root: str, folder: str) -> N
 
 
 @pytest.mark.parametrize(
-    "to", ["orders", "s3://lake", "s3:///orders", "/", "", "data/orders", "/data/_orders", "/.x"]
+    "to",
+    [
+        "orders",
+        "s3://lake",
+        "s3:///orders",
+        "/",
+        "",
+        "data/orders",
+        "/data/_orders",
+        "/.x",
+        "/a/../b",
+        "/a/..",
+    ],
 )
 def test_other_places_are_refused(to: str) -> None:
     with pytest.raises(InvalidDefinition):
@@ -59,6 +91,8 @@ def test_other_schemas_are_refused(text: str) -> None:
     [
         ({"schema": "registry"}, "--registry URL"),
         ({"key": "registry"}, "--registry URL"),
+        ({"registry": "http://ada:s3cret@r.example"}, "set basic.auth.user.info in `penstock table run"),
+        ({"registry": "nowhere"}, "--registry: 'nowhere' is not a URL"),
         ({"buckets": 0}, "--buckets 0"),
         ({"buckets": 5000}, "--buckets 5000"),
     ],

@@ -26,4 +26,4 @@ def registry_at(url: str | None, config: Path | None) -> RegistrySettings | None
         pairs = {} if config is None else dict(property_pairs(config.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError) as error:
         misused(f"cannot read --registry-config {config}: {error}")
-    return registry_settings(pairs, url)
+    return registry_settings(pairs, url, "--registry-config")

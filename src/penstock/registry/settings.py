@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 from penstock.model.errors import InvalidConfig
 from penstock.security.hosts import is_local_host
 
-__all__ = ["SECRETS", "RegistrySettings", "registry_settings"]
+__all__ = ["SECRETS", "RegistrySettings", "check_address", "registry_settings"]
 
+_OPTION: Final = "--schema-registry-config"
 _URL: Final = "schema.registry.url"
 _BASIC: Final = "basic.auth.user.info"
 _BEARER: Final = "bearer.auth.token"
@@ -39,15 +40,17 @@ class RegistrySettings:
     is_read_only: bool = False
 
 
-def registry_settings(pairs: Mapping[str, str], url: str | None = None) -> RegistrySettings:
-    """The settings of a file and of `--schema-registry`; InvalidConfig names the one that is wrong."""
+def registry_settings(
+    pairs: Mapping[str, str], url: str | None = None, option: str = _OPTION
+) -> RegistrySettings:
+    """The settings of a file, which `option` names, and of an address; InvalidConfig names the wrong one."""
     unknown = sorted(pairs.keys() - _KNOWN)
     if unknown:
         raise InvalidConfig(f"{unknown[0]!r} is unknown: the settings are {', '.join(sorted(_KNOWN))}")
     address = (url or pairs.get(_URL, "")).strip().rstrip("/")
     if not address:
         raise InvalidConfig(f"{_URL} is missing")
-    _check_url(address)
+    check_address(address, option)
     authorization, secrets = _authorization(pairs)
     if authorization is not None and not _is_private(address):
         raise InvalidConfig(f"{address} would get the credentials unencrypted: use https (http on loopback)")
@@ -64,7 +67,8 @@ def registry_settings(pairs: Mapping[str, str], url: str | None = None) -> Regis
     )
 
 
-def _check_url(url: str) -> None:
+def check_address(url: str, option: str = _OPTION) -> None:
+    """InvalidConfig if it is no address of a registry, or has a user; `option` names the file for that."""
     # The URL is not in the message: it may have a password.
     try:
         parts = urlsplit(url)
@@ -77,7 +81,7 @@ def _check_url(url: str) -> None:
     if has_user:
         raise InvalidConfig(
             f"other users of this machine can see a password in the address of the schema registry: "
-            f"set {_BASIC} in --schema-registry-config"
+            f"set {_BASIC} in {option}"
         )
     if not is_valid or parts.query or parts.fragment:
         raise InvalidConfig(f"{url!r} is not a URL, such as http://127.0.0.1:8081")

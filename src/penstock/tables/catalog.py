@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.model.errors import PenstockError
-from penstock.tables.definition import TableDefinition, decoded, encoded
+from penstock.tables.definition import InvalidDefinition, TableDefinition, decoded, encoded
 
-__all__ = ["TOPIC", "Catalog", "CatalogFailed"]
+__all__ = ["TOPIC", "Catalog", "CatalogFailed", "Stored"]
 
 TOPIC: Final = "penstock-tables"
 _CONFIGS: Final = {"cleanup.policy": "compact", "segment.ms": "3600000"}
@@ -22,6 +22,15 @@ _POLL_S: Final = 0.5
 
 class CatalogFailed(PenstockError):
     """The topic of definitions could not be read or written, or has no such table."""
+
+
+class Stored(NamedTuple):
+    """What the topic of definitions has."""
+
+    #: by name
+    definitions: dict[str, TableDefinition]
+    #: why a definition cannot be used, by the key of its record
+    unusable: dict[str, str]
 
 
 class Catalog:
@@ -34,7 +43,11 @@ class Catalog:
         self._timeout_s = timeout_s
 
     def definitions(self) -> dict[str, TableDefinition]:
-        """All tables by name; CatalogFailed if the cluster does not answer."""
+        """All tables by name but those with unusable definitions; CatalogFailed without an answer."""
+        return self.stored().definitions
+
+    def stored(self) -> Stored:
+        """All that is stored; CatalogFailed if the cluster does not answer."""
         consumer = Consumer(
             {
                 **self._settings,
@@ -52,15 +65,15 @@ class Catalog:
         finally:
             consumer.close()
 
-    def _read(self, consumer: Any) -> dict[str, TableDefinition]:
+    def _read(self, consumer: Any) -> Stored:
         topic = consumer.list_topics(TOPIC, timeout=self._timeout_s).topics[TOPIC]
         if topic.error is not None:
             if topic.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                return {}
+                return Stored({}, {})
             raise KafkaException(topic.error)
         left = {*topic.partitions}
         consumer.assign([TopicPartition(TOPIC, number, OFFSET_BEGINNING) for number in left])
-        found: dict[str, TableDefinition] = {}
+        found: dict[str, bytes] = {}
         deadline_s = time.monotonic() + self._timeout_s
         while left:
             message = consumer.poll(_POLL_S)
@@ -68,27 +81,33 @@ class Catalog:
                 if time.monotonic() > deadline_s:
                     raise CatalogFailed(f"topic {TOPIC} was not read within {self._timeout_s:g} s")
             elif message.error() is None:
-                name = message.key().decode()
+                name = (message.key() or b"").decode(errors="backslashreplace")
                 found.pop(name, None)
                 if message.value() is not None:
-                    found[name] = decoded(message.value())
+                    found[name] = message.value()
             elif message.error().code() == KafkaError._PARTITION_EOF:
                 left.discard(message.partition())
             else:
                 raise KafkaException(message.error())
-        return dict(sorted(found.items()))
+        return _judged(found)
 
     def find(self, name: str) -> TableDefinition:
         """A table; CatalogFailed if there is none of the name."""
-        known = self.definitions()
+        known, unusable = self.stored()
+        if name in unusable:
+            raise CatalogFailed(
+                f"{_unusable(name, unusable[name])}: `penstock table delete` without --data forgets it"
+            )
         if name not in known:
             others = f": there are {', '.join(known)}" if known else ": there are no tables"
-            raise CatalogFailed(f"there is no table {name}{others}")
+            bad = "".join(f"; {_unusable(*each)}" for each in unusable.items())
+            raise CatalogFailed(f"there is no table {name}{others}{bad}")
         return known[name]
 
     def add(self, definition: TableDefinition) -> None:
         """Store a definition; CatalogFailed if there is a table of its name."""
-        if definition.name in self.definitions():
+        stored = self.stored()
+        if definition.name in stored.definitions or definition.name in stored.unusable:
             raise CatalogFailed(
                 f"there is a table {definition.name} already: `penstock table describe` shows it"
             )
@@ -141,3 +160,23 @@ class Catalog:
         producer.produce(TOPIC, value, name, on_delivery=delivered)
         if producer.flush(self._timeout_s) or failures:
             raise CatalogFailed(f"topic {TOPIC}: {failures[0] if failures else 'no response in time'}")
+
+
+def _judged(records: Mapping[str, bytes]) -> Stored:
+    """Definitions, and why others cannot be used: one bad record must not hide the tables of all."""
+    stored = Stored({}, {})
+    for name, value in sorted(records.items()):
+        try:
+            definition = decoded(value)
+        except InvalidDefinition as error:
+            stored.unusable[name] = str(error)
+            continue
+        if definition.name == name:
+            stored.definitions[name] = definition
+        else:
+            stored.unusable[name] = f"it is that of {definition.name}"
+    return stored
+
+
+def _unusable(name: str, reason: str) -> str:
+    return f"the stored definition of table {name} cannot be used ({reason})"

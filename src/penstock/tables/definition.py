@@ -7,7 +7,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from penstock.model.errors import PenstockError
+from penstock.model.errors import InvalidConfig, PenstockError
+from penstock.registry.settings import check_address
 
 __all__ = ["BUCKETS", "InvalidDefinition", "TableDefinition", "parse_schema", "split_place"]
 
@@ -15,6 +16,7 @@ __all__ = ["BUCKETS", "InvalidDefinition", "TableDefinition", "parse_schema", "s
 BUCKETS: Final = 16
 _BUCKETS_MAX: Final = 4096
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_ID: Final = re.compile(r"[0-9a-f]{32}")
 _DEAD_LETTERS: Final = "_dead_letters"
 
 
@@ -48,7 +50,14 @@ class TableDefinition(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidDefinition(
                 f"{self.name!r} cannot be the name of a table: letters, digits, '.', '_' and '-', 100 at most"
             )
+        if not _ID.fullmatch(self.id):
+            raise InvalidDefinition(f"{self.id!r} cannot be the id of a definition")
         split_place(self.to)
+        if self.registry:
+            try:
+                check_address(self.registry, "`penstock table run --registry-config`")
+            except InvalidConfig as error:
+                raise InvalidDefinition(f"--registry: {error}") from error
         if (self.schema == "registry" or self.key == "registry") and not self.registry:
             raise InvalidDefinition("the address of the schema registry is missing: pass --registry URL")
         if not 1 <= self.buckets <= _BUCKETS_MAX:
@@ -91,6 +100,8 @@ def split_place(to: str) -> tuple[str, str]:
     is_bucket = not separator or bool(rest.strip("/"))
     if not slash or not folder or not root or not is_bucket or (not separator and not root.startswith("/")):
         raise InvalidDefinition(f"{to!r} is not the place of a table, such as s3://bucket/tables/orders")
+    if {".", ".."} & {*root.split("/"), folder}:
+        raise InvalidDefinition(f"{to!r} leads through '.' or '..': name the folders themselves")
     if folder.startswith(("_", ".")):
         raise InvalidDefinition(f"{to!r}: readers pass over folders whose names begin with {folder[0]!r}")
     return root, folder
@@ -107,10 +118,15 @@ def parse_schema(text: str) -> tuple[str, str | None]:
 
 
 def decoded(data: bytes) -> TableDefinition:
-    """A stored definition; InvalidDefinition if it is of another version or damaged."""
+    """A stored definition; InvalidDefinition if it is of another version or damaged, or cannot be.
+
+    Whoever may write to the topic may have written it.
+    """
     try:
-        return msgspec.json.decode(data, type=TableDefinition)
-    except msgspec.MsgspecError as error:
+        return msgspec.json.decode(data, type=TableDefinition).check()
+    except InvalidDefinition:
+        raise
+    except (msgspec.MsgspecError, PenstockError) as error:
         raise InvalidDefinition(f"a stored definition cannot be read: {error}") from error
 
 

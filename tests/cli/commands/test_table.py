@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from penstock.tables.catalog import Catalog
+from penstock.tables.definition import encoded
 from penstock.testing import broker
 from tests.cli.running import run_here
 
@@ -84,6 +86,10 @@ def test_a_table_is_created_listed_described_and_deleted(
             [*CREATE, "--mode", "merge"],
             "--mode 'merge' is not append or",
         ),
+        (
+            [*CREATE, "--registry", "http://ada:s3cret@r.example"],
+            "set basic.auth.user.info in `penstock table run --registry-config`",
+        ),
         ([*CREATE, "--key", "json"], "--key 'json' is not text or"),
         (["run", "x"], "there is no table x"),
         (["describe", "x"], "there is no table x"),
@@ -132,3 +138,23 @@ def test_tables_by_schemas_of_a_registry_need_its_libraries(
         assert capsys.readouterr().err == refused
     assert "is missing: pip install 'penstock-mq[avro,protobuf]'" in refused
     assert len(refused.strip().splitlines()) == 1
+
+
+def test_a_stored_definition_that_leads_elsewhere_deletes_nothing(
+    tmp_path: Path, bootstrap: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_here("table", "create", "good", "--topic", "orders", "--to", "lake/good") == 0
+    catalog = Catalog(bootstrap)
+    text = encoded(catalog.find("good"))
+    catalog._write("bad", text.replace(b'"good"', b'"bad"', 1).replace(b"/lake/", b"/lake/../lake/"))
+    capsys.readouterr()
+    assert run_here("table", "delete", "bad", "--data", "--yes") != 0
+    assert "leads through" in capsys.readouterr().err
+    assert (tmp_path / "lake" / "good" / "_delta_log").exists()
+    assert run_here("table", "list") == 0
+    shown = capsys.readouterr()
+    assert "good" in shown.out and "the stored definition of table bad cannot be used" in shown.err
+    assert run_here("table", "delete", "bad", "--yes") == 0
+    assert run_here("table", "delete", "good", "--data", "--yes") == 0
+    left = catalog.stored()
+    assert "good" not in left.definitions and left.unusable == {}

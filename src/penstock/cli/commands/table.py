@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from uuid import uuid4
@@ -190,7 +191,10 @@ def list_command(*, connection: Connection, as_json: AsJson = False) -> None:
     """List the tables of the cluster's topics."""
     from penstock.cli.output import print_rows
 
-    rows = [_row(each) for each in _catalog(connection).definitions().values()]
+    stored = _catalog(connection).stored()
+    for bad, reason in stored.unusable.items():
+        typer.echo(f"the stored definition of table {bad} cannot be used: {reason}", err=True)
+    rows = [_row(each) for each in stored.definitions.values()]
     columns = ("table", "topic", "mode", "schema", "to")
     print_rows(rows, as_json=as_json, columns=columns, empty="there are no tables")
 
@@ -242,6 +246,11 @@ def delete(
 ) -> None:
     """Forget a table. Its files stay unless --data is given; stop its job first."""
     catalog = _catalog(connection)
+    if not data and name in catalog.stored().unusable:
+        confirm(f"Forget the table {name}, whose stored definition cannot be used", connection.bootstrap, yes)
+        catalog.remove(name)
+        print(f"{name}: forgotten")
+        return
     definition = catalog.find(name)
     what = (
         f"Delete the table {name} with the files in {definition.to}" if data else f"Forget the table {name}"
@@ -276,7 +285,7 @@ def _row(definition: TableDefinition) -> dict[str, Any]:
 
 
 def _place(to: str) -> str:
-    return to.rstrip("/") if "://" in to else str(Path(to).absolute())
+    return to.rstrip("/") if "://" in to else os.path.abspath(to)
 
 
 def _text(path: str) -> str:
