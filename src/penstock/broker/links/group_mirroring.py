@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final
 
 from penstock.broker.base.awaiting import awaited
 from penstock.broker.base.logs import get_logger
@@ -12,6 +13,7 @@ from penstock.groups.shard import GroupShard
 from penstock.linking.committed import Committed, GroupMirror
 from penstock.linking.definition import LinkDefinition
 from penstock.metadata.image import ClusterImage
+from penstock.model.config.mirrored_topics import LINK_CONFIG, MirroredTopic, MirrorState
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import TopicPartition
 from penstock.net.deferred import Deferred
@@ -30,6 +32,7 @@ from penstock.wire.apis.offset_fetch import (
 __all__ = ["GroupMirroring", "HighWatermarks"]
 
 log = get_logger("links")
+_PROMOTED: Final = (MirrorState.FENCING, MirrorState.PROMOTING)
 #: the high watermarks of partitions of this cluster; those that are not known are left out
 HighWatermarks = Callable[[Iterable[TopicPartition]], Awaitable[Mapping[TopicPartition, int]]]
 
@@ -52,7 +55,8 @@ class GroupMirroring:
     ) -> bool:
         """Commit what the source has committed. `mirrored` has the local names of mirrored topics.
 
-        Returns false if offsets are in transactions at the source that have not ended.
+        Returns false if offsets of a topic that is promoted are in transactions at the source that have not
+        ended. Those of other topics are in some transaction most of the time, and are compared later.
         """
         if self._groups.topic.partition_for("") < 0:
             return True
@@ -69,7 +73,9 @@ class GroupMirroring:
             except SourceError as e:
                 log.info("link_group_unknown", link=definition.name, group=group, error=str(e))
                 continue
-            is_complete = is_complete and not any(key.topic in mirrored for key in unstable)
+            is_complete = is_complete and not any(
+                key.topic in mirrored and self._is_promoted(mirrored[key.topic]) for key in unstable
+            )
             offsets = {
                 TopicPartition(mirrored[key.topic], key.partition): committed
                 for key, committed in found.items()
@@ -78,6 +84,11 @@ class GroupMirroring:
             if offsets:
                 await self._commit(definition.name, group, offsets)
         return is_complete
+
+    def _is_promoted(self, name: str) -> bool:
+        """Whether a promotion waits for the offsets of a topic of this cluster."""
+        text = self._image.topic_configs(name).get(LINK_CONFIG)
+        return text is not None and MirroredTopic.parse(text).state in _PROMOTED
 
     async def _commit(self, link: str, group: str, source: Mapping[TopicPartition, Committed]) -> None:
         mirror = self._mirrors.setdefault(group, GroupMirror())

@@ -72,7 +72,7 @@ class LinkWorker:
         #: why the last round has failed; empty if it has not
         self.error = ""
         self.errors = 0
-        #: the comparisons that were completed: not with offsets in transactions that have not ended
+        #: the comparisons that were completed: not with offsets of promoted topics in open transactions
         self.rounds = 0
         #: by topic id and index here
         self._mirrored: dict[PartitionKey, MirroredPartition] = {}
