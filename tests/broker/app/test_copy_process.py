@@ -160,6 +160,16 @@ async def test_a_process_whose_answers_cannot_be_read_fails_its_calls_and_is_rep
 
 
 @in_loop
+async def test_a_process_of_another_version_is_refused_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copy_process, "VERSION", "0.0.1")
+    async with archived(tmp_path) as (made, archive_id):
+        with pytest.raises(ChildProcessError, match=r"is not of version 0\.0\.1, as the broker is: restart"):
+            await asyncio.wait_for(made.copied(archive_id, 1), 60)
+
+
+@in_loop
 async def test_a_pipe_that_uvloop_has_closed_fails_the_turn_and_not_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

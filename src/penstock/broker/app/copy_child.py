@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any, BinaryIO, Final, TypeVar
 
 from penstock.archive.objects import read_root
-from penstock.broker.app.copy_process import FRAME, CopySettings, TurnPlace
+from penstock.broker.app.copy_process import FRAME, OTHER_VERSION, CopySettings, TurnPlace
 from penstock.model.errors import PenstockError, StorageError
 from penstock.objectstore.encrypted_store import with_keys
 from penstock.objectstore.object_store import open_store
@@ -21,6 +21,7 @@ from penstock.ports import Files, ObjectStore
 from penstock.storage.segment_files import COMPACTED, LOG, file_name
 from penstock.tiering.selection import LocalSegment
 from penstock.tiering.turn_objects import OwnTurnObjects
+from penstock.version import VERSION
 
 __all__: list[str] = []
 
@@ -161,6 +162,8 @@ def _frame(requests: BinaryIO) -> Any:
 
 
 async def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    if _frame(requests) != VERSION:
+        sys.exit(OTHER_VERSION)
     settings: CopySettings = _frame(requests)
     service = _Service(settings, answers)
     while True:

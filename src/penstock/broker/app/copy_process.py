@@ -5,6 +5,7 @@ broker, and ends after a while without work, with the broker, or when the broker
 turn whose process has ended fails with an OSError, and is tried again as after any failure of the store.
 
 Frames in both directions: the size (4 bytes), and a pickle. Requests have a number, which the answer repeats.
+The first two frames have the broker's version, and the settings. A process of another version refuses it.
 """
 
 from __future__ import annotations
@@ -25,11 +26,22 @@ from penstock.objectstore.address import StoreAddress
 from penstock.ports import Files
 from penstock.remote.source import Tail
 from penstock.tiering.selection import LocalSegment
+from penstock.version import VERSION
 
-__all__ = ["FRAME", "CopyProcess", "CopySettings", "ProcessTurnObjects", "TurnPlace"]
+__all__ = [
+    "FRAME",
+    "OTHER_VERSION",
+    "VERSION",
+    "CopyProcess",
+    "CopySettings",
+    "ProcessTurnObjects",
+    "TurnPlace",
+]
 
 log = get_logger("tiering")
 FRAME: Final = Struct(">I")
+#: the exit code of a process that does not have the broker's version
+OTHER_VERSION: Final = 76
 _CHILD: Final = "penstock.broker.app.copy_child"
 #: how long the process is kept without a turn
 _IDLE_S: Final = 60.0
@@ -130,6 +142,7 @@ class CopyProcess:
                 )
                 self._child = child
                 self._reading = asyncio.create_task(self._read(child))
+                await _send(child, VERSION)
                 await _send(child, settings)
             return self._child
 
@@ -149,7 +162,10 @@ class CopyProcess:
                 else:
                     answer.set_exception(value)
         except asyncio.IncompleteReadError:
-            reason = f"has ended with {await child.wait()}"
+            code = await child.wait()
+            reason = f"has ended with {code}"
+            if code == OTHER_VERSION:
+                reason = f"is not of version {VERSION}, as the broker is: restart the broker"
         except Exception as e:
             # For example of a package that was replaced under the broker. Nothing else takes answers.
             log.error("copy_process_broke", pid=child.pid, exc_info=e)
