@@ -101,12 +101,15 @@ def new_batches(
     run: Any = run_here,
     *,
     makes: bool = True,
+    topic_id: Callable[[], str | None] = lambda: None,
 ) -> TableBatches:
     """The batches of a table, which is made first."""
     if makes:
         make(table)
     clock = iter(range(START_S * 1000, START_S * 2000))
-    return TableBatches(table, Decoders(JsonDecoder()), lambda: next(clock), report, run=run)
+    return TableBatches(
+        table, Decoders(JsonDecoder()), lambda: next(clock), report, run=run, topic_id=topic_id
+    )
 
 
 def rows_of(place: str) -> list[dict[str, Any]]:

@@ -272,6 +272,45 @@ def test_a_checkpoint_and_a_state_that_do_not_belong_together_are_refused(tmp_pa
         new_batches(table, makes=False).check()
 
 
+def test_a_plan_of_another_checkpoint_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first batch of a new checkpoint may have more messages: the plan would hide them."""
+    table = definition(tmp_path)
+    metadata = tmp_path / table.state / "checkpoint" / "metadata"
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text('{"id": "one"}')
+    first = new_batches(table)
+    with monkeypatch.context() as patched:
+        patched.setattr(DeltaTables, "show", lambda *_: exec("raise Killed", {"Killed": Killed}))
+        with pytest.raises(Killed):
+            first.process([Message(0, {"n": 0})], 0)
+    metadata.write_text('{"id": "another"}')
+    more = [Message(0, {"n": 0}), Message(1, {"n": 1})]
+    with pytest.raises(StateBroken, match="plan of another checkpoint"):
+        new_batches(table, makes=False).process(more, 0)
+    assert rows_of(table.to) == []
+    metadata.write_text('{"id": "one"}')
+    new_batches(table, makes=False).process([Message(0, {"n": 0})], 0)
+    assert [row["n"] for row in rows_of(table.to)] == [0]
+
+
+def test_a_topic_that_was_created_again_is_refused(tmp_path: Path) -> None:
+    """Its offsets begin again: the table would have messages of both, or none of the new ones."""
+    table = definition(tmp_path)
+    ids: list[str | None] = [None]
+    running = new_batches(table, topic_id=lambda: ids[-1])
+    for number, known in enumerate([None, "one", None, "one"]):
+        ids.append(known)
+        running.process([Message(number, {"n": number})], number)
+    ids.append("two")
+    for fails in (running.check, lambda: running.process([Message(4, {"n": 4})], 4)):
+        with pytest.raises(StateBroken, match="created again: delete the table with --data and create it"):
+            fails()
+    again = new_batches(table, makes=False, topic_id=lambda: ids[-1])
+    with pytest.raises(StateBroken, match="the topic orders was created again"):
+        again.check()
+    assert [row["n"] for row in rows_of(table.to)] == [0, 1, 2, 3]
+
+
 def test_a_table_with_rows_and_without_a_state_is_refused(tmp_path: Path) -> None:
     table = definition(tmp_path)
     new_batches(table).process([Message(0, {"n": 0})], 0)

@@ -5,6 +5,6 @@ rows and dead letters of messages, and `upserting` the next rows of a bucket: bo
 Spark. `tasks` runs them on executors, `batches` is the order of effects on the driver that shows each batch
 once, and `job` is the query.
 
-Imports: `jobs`, `values`, `registry` and `model`. Import contracts keep brokers out.
+Imports: `jobs`, `values`, `registry`, `reading` and `model`. Import contracts keep brokers out.
 Used by: `penstock table`.
 """

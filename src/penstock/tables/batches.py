@@ -75,6 +75,8 @@ class _Plan(msgspec.Struct, kw_only=True):
     """What a batch shows."""
 
     batch_id: int
+    #: Spark's id of the checkpoint that says which messages the batch has
+    checkpoint: str | None = None
     read_at_ms: int
     #: the columns of values
     fields: str
@@ -90,6 +92,8 @@ class _Manifest(msgspec.Struct, kw_only=True):
     #: Spark's id of the checkpoint that belongs to this state
     checkpoint: str | None = None
     newest_ms: int = 0
+    #: of the topic whose messages the table has; None where the cluster has no topic ids
+    topic_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,7 @@ class TableBatches:
         tasks: int = 2,
         run: Run = run_on_spark,
         storage_options: dict[str, str] | None = None,
+        topic_id: Callable[[], str | None] = lambda: None,
     ) -> None:
         root, state = definition.root, f"{definition.root}/{definition.state}"
         self._places = _Places(
@@ -132,6 +137,7 @@ class TableBatches:
         self._report = report
         self._tasks = tasks
         self._run = run
+        self._topic_id = topic_id
         self._manifest = self._load()
 
     @property
@@ -149,8 +155,9 @@ class TableBatches:
             )
         if not self._places.ledger.is_new(batch_id, before.batch_id):
             return
+        topic_id = self._checked_topic_id()
         self._places.ledger.check_held()
-        plan = self._kept(batch_id) or self._planned(messages, batch_id)
+        plan = self._kept(batch_id, checkpoint) or self._planned(messages, batch_id, checkpoint)
         self._places.ledger.check_held()
         self._commit(plan)
         after = _Manifest(
@@ -158,12 +165,13 @@ class TableBatches:
             batch_id=batch_id,
             checkpoint=checkpoint,
             newest_ms=max(before.newest_ms, plan.result.newest_ms),
+            topic_id=topic_id,
         )
         self._places.ledger.finish(batch_id, msgspec.json.encode(after), set())
         self._manifest = after
         self._report(self._reported(plan))
 
-    def _planned(self, messages: Any, batch_id: int) -> _Plan:
+    def _planned(self, messages: Any, batch_id: int, checkpoint: str | None) -> _Plan:
         """Run the tasks until no values bring other columns, and keep what they have written."""
         read_at_ms, known = self._clock(), self._fields()
         fields, removed = known, self._before()
@@ -178,6 +186,7 @@ class TableBatches:
         names = [field.name for field in known]
         plan = _Plan(
             batch_id=batch_id,
+            checkpoint=checkpoint,
             read_at_ms=read_at_ms,
             fields=fields_to_text(fields),
             columns=[field.name for field in fields if field.name not in names],
@@ -186,7 +195,7 @@ class TableBatches:
         self._state.write(_plan_of(batch_id), msgspec.json.encode(plan))
         return plan
 
-    def _kept(self, batch_id: int) -> _Plan | None:
+    def _kept(self, batch_id: int, checkpoint: str | None) -> _Plan | None:
         """The plan of an earlier try; None if there is none, or if its files are not there any more.
 
         Why: vacuum removes files that no commit has shown for a day.
@@ -195,6 +204,11 @@ class TableBatches:
         if not self._state.exists(path):
             return None
         plan = msgspec.json.decode(self._state.read(path), type=_Plan)
+        if plan.checkpoint != checkpoint:
+            raise StateBroken(
+                f"batch {batch_id} has a plan of another checkpoint in {self._places.folder.uri}: "
+                "restore that checkpoint, or delete the table with its data"
+            )
         files = [*plan.result.files, *plan.result.dead_files]
         if all(self._places.files.exists(f"{each.table}/{each.path}") for each in files):
             return plan
@@ -260,8 +274,19 @@ class TableBatches:
         found: dict[str, str] = msgspec.json.decode(folder.read(_CHECKPOINT))
         return found["id"]
 
+    def _checked_topic_id(self) -> str | None:
+        """The topic's id; StateBroken if the table has messages of another topic of this name."""
+        found, known = self._topic_id(), self._manifest.topic_id
+        if None not in (found, known) and found != known:
+            raise StateBroken(
+                f"the topic {self._definition.topic} was created again: delete the table with --data "
+                "and create it again"
+            )
+        return found or known
+
     def check(self) -> None:
-        """StateBroken if the checkpoint is gone, and Spark would begin again where the state is further."""
+        """StateBroken if the topic is another one, or Spark would begin again where the state is further."""
+        self._checked_topic_id()
         if self._manifest.batch_id >= 0 and self._checkpoint() != self._manifest.checkpoint:
             raise StateBroken(
                 f"the checkpoint in {self._places.folder.uri} is missing or another one, and the state "

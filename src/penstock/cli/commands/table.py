@@ -128,6 +128,9 @@ def run(
     until_end: Annotated[
         bool, typer.Option("--until-end", help="Read what is in the topic now, and end.")
     ] = False,
+    skip_lost: Annotated[
+        bool, typer.Option("--skip-lost", help="Go on without messages that retention removed unread.")
+    ] = False,
     batch_rows: Annotated[
         int, typer.Option("--batch-rows", min=1, help="Most messages of a batch; limits its memory.")
     ] = 500_000,
@@ -176,6 +179,7 @@ def run(
         most_per_batch=batch_rows,
         tasks=tasks,
         until_end=until_end,
+        skip_lost=skip_lost,
         storage_options=_storage_options(storage_option),
         security=java_settings(),
         registry=registry_at(definition.registry, registry_config),

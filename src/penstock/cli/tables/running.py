@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -99,12 +100,18 @@ def _execute(job: TableJob, start: SessionStart, settings: RunSettings, log: Spa
     except JvmEnded as error:
         raise log.failure(f"table {definition.name} failed", with_ending(error, start)) from error
     except QueryFailed as error:
-        raise log.failure(f"table {definition.name} failed", error) from error
+        raise log.failure(f"table {definition.name} failed", _with_own_option(error)) from error
     finally:
         maintenance.close()
         with suppress(Exception):  # a JVM that has died cannot stop
             spark.stop()
     typer.echo(progress.summary())
+
+
+def _with_own_option(error: Exception) -> Exception:
+    """The error of a query with the option of this command in place of the source's."""
+    text = re.sub("[Ss]et failOnDataLoss=false", "Use `penstock table run --skip-lost`", str(error))
+    return type(error)(text)
 
 
 def _keep_running(
