@@ -119,7 +119,9 @@ test-brokers: $(READY) ## tests of the broker without those of test-nodes
 test-nodes: $(READY) ## tests of clusters: quorum, healing, links, replication
 	$(PY) -m pytest -q $(NODE_TESTS) $(patsubst %,--ignore=%,$(KAFKA_TESTS))
 
-test-cli: $(READY) test-site-tools ## tests of the command line and the documentation
+# The tools of the site are no prerequisite: with one, this part would start when all others have.
+test-cli: $(READY) ## tests of the command line and the documentation
+	@$(MAKE) --no-print-directory test-site-tools
 	$(PY) -m pytest -q $(CLI_TESTS) $(patsubst %,--ignore=%,$(KAFKA_TESTS) $(GUIDE_TESTS))
 
 test-guides: $(READY) ## bridges and migration guides against NATS, RabbitMQ and moto, if they install within seconds
