@@ -199,7 +199,10 @@ def _rate(flow: Flow) -> float:
 
 
 def _beside_reader(contender: Contender, scale: float) -> Values:
-    """The reader reads all again and again; alone is before and after it, on a machine that is not quiet."""
+    """The reader reads all again and again; alone is before and after it, on a machine that is not quiet.
+
+    Store and reader take what the broker leaves: both are on other machines.
+    """
     with ExitStack() as stack:
         _, settings, _ = stack.enter_context(local_s3(niceness=19))
         server = stack.enter_context(fresh(contender, settings))
@@ -212,7 +215,7 @@ def _beside_reader(contender: Contender, scale: float) -> Values:
 
         def read() -> None:
             while not measured.is_set():
-                consume(server.bootstrap, "cold", count, {})
+                consume(server.bootstrap, "cold", count, {}, niceness=19)
 
         reader = threading.Thread(target=read)
         reader.start()

@@ -142,9 +142,11 @@ def joined(flows: Sequence[Flow]) -> Flow:
     )
 
 
-def consume(bootstrap: str, topic: str, messages: int, settings: Mapping[str, str]) -> Flow:
+def consume(
+    bootstrap: str, topic: str, messages: int, settings: Mapping[str, str], niceness: int = 0
+) -> Flow:
     """Read the topic's first `messages` messages from all partitions; no consumer group is involved."""
-    return Flow(**_run("consume", bootstrap, topic, messages, PARTITIONS, settings))
+    return Flow(**_run("consume", bootstrap, topic, messages, PARTITIONS, settings, niceness))
 
 
 def latency(bootstrap: str, topic: str, messages: int, rate: int, settings: Mapping[str, str]) -> Latency:
@@ -172,11 +174,17 @@ def _statistic(statistics: dict[str, Any], name: str) -> Percentiles:
 
 
 def _run(
-    mode: str, bootstrap: str, topic: str, messages: int, argument: int, settings: Mapping[str, str]
+    mode: str,
+    bootstrap: str,
+    topic: str,
+    messages: int,
+    argument: int,
+    settings: Mapping[str, str],
+    niceness: int = 0,
 ) -> dict[str, Any]:
     pairs = [f"{key}={value}" for key, value in settings.items()]
     done = subprocess.run(
-        [compiled(), mode, bootstrap, topic, str(messages), str(argument), *pairs],
+        ["nice", "-n", str(niceness), compiled(), mode, bootstrap, topic, str(messages), str(argument), *pairs],
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
