@@ -105,11 +105,12 @@ def _outage(
             mend()
         sent = producer.stop(PATIENCE_S)
         wait_for_all_replicas(cluster)
-        _check_written(cluster, name, sent)
+        check_written(cluster, name, sent)
     return waited
 
 
-def _check_written(cluster: Cluster, name: str, sent: int) -> None:
+def check_written(cluster: Cluster, name: str, sent: int) -> None:
+    """RuntimeError if the topic's one partition has not as many messages as were acknowledged."""
     reader = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "bench", "log_level": 0})
     try:
         _, end = reader.get_watermark_offsets(TopicPartition(name, 0), timeout=PATIENCE_S)

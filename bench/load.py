@@ -184,7 +184,18 @@ def _run(
 ) -> dict[str, Any]:
     pairs = [f"{key}={value}" for key, value in settings.items()]
     done = subprocess.run(
-        ["nice", "-n", str(niceness), compiled(), mode, bootstrap, topic, str(messages), str(argument), *pairs],
+        [
+            "nice",
+            "-n",
+            str(niceness),
+            compiled(),
+            mode,
+            bootstrap,
+            topic,
+            str(messages),
+            str(argument),
+            *pairs,
+        ],
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,

@@ -236,6 +236,16 @@ def _killed() -> str:
     return f"{_median('failover', 'median')} s, at most {_median('failover', 'worst')} s"
 
 
+def _roll() -> str:
+    """How late acknowledgements are while brokers are restarted one after the other."""
+    columns = {"the roll": "s", "p99": "ms", "worst": "ms"}
+    rows = [
+        (name, *(f"{_median('roll', metric, each)} {unit}" for metric, unit in columns.items()))
+        for name, each in (("Penstock", "penstock"), (_KAFKA, "kafka"))
+    ]
+    return table(("", "the roll of three brokers", "late acknowledgements, p99", "worst"), rows)
+
+
 def _detectors() -> str:
     """Faults that the rules find, and alerts that a fault explains."""
     results = json.loads(_DETECTORS.read_text(encoding="utf-8"))
@@ -267,6 +277,7 @@ PARTS: Parts = {
     "handshake": _handshake,
     "silent-leader": _silent_leader,
     "killed": _killed,
+    "roll": _roll,
     "detectors": _detectors,
 }
 
