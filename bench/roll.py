@@ -36,7 +36,7 @@ PRODUCER = CLIENT | {"linger.ms": "0", "message.timeout.ms": "60000"}
 
 
 def late_ms(acknowledged: Sequence[float], rate: int) -> list[float]:
-    """Milliseconds by which each acknowledgement is late, in order; the first message was sent at any time."""
+    """Milliseconds by which each acknowledgement is late, in order."""
     since = [at - number / rate for number, at in enumerate(acknowledged)]
     fastest = min(since)
     return [(at - fastest) * 1e3 for at in since]
