@@ -12,6 +12,7 @@ from docs import commands, decisions, measured, planned
 from penstock.cli.commands.dashboards import write_files
 from penstock.model.config import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, ConfigKey, UpdateMode
 from penstock.model.config.declared import TOPIC_SHORT_NAMES
+from penstock.model.config.foreign_keys import IGNORED, IGNORED_PREFIXES, REFUSED
 from penstock.model.config.sections import SECTION_KEYS, SectionKey
 from penstock.observability.family import Family
 from penstock.observability.kafka_families import KAFKA_GROUPS
@@ -138,6 +139,15 @@ penstock.flush: group
 Topics and groups inherit configs that they do not set from the broker config in the column "broker default".
 """
 
+_FOREIGN = """
+## Configs that only Kafka has
+
+A file may have configs of Apache Kafka's brokers that have nothing to act on here: the broker starts without
+them, and logs `setting_without_effect` with the reason for each. Configs that guard something stop the start,
+and the error names what to set instead. Every config of Apache Kafka 4.3.1 is either in the tables above or
+here. For one listener, `listener.name.NAME.` stands before the name.
+"""
+
 _UPDATES = {
     UpdateMode.READ_ONLY: "at start",
     UpdateMode.PER_BROKER: "at runtime, per broker",
@@ -160,9 +170,26 @@ def render() -> str:
             _overrides_table(GROUP_KEYS.values()),
             "\n## Brokers\n",
             _broker_table(kafkas),
+            _FOREIGN,
+            _foreign_table(),
             "",
         ]
     )
+
+
+def _foreign_table() -> str:
+    """The configs that are ignored, one row for each reason, and those that are refused."""
+    reasons: dict[str, list[str]] = {}
+    for name, reason in (
+        *IGNORED.items(),
+        *((f"{prefix}*", why) for prefix, why in IGNORED_PREFIXES.items()),
+    ):
+        reasons.setdefault(reason, []).append(f"`{name}`")
+    rows = [(", ".join(names), "ignored", reason) for reason, names in reasons.items()]
+    for name, guard in REFUSED.items():
+        allowed = "".join(f", except `{value}`" for value in guard.harmless)
+        rows.append((f"`{name}`", f"refused{allowed}", guard.reason))
+    return _table(("config", "", "reason"), rows)
 
 
 def _introduction() -> str:

@@ -82,6 +82,8 @@ def planned(plan: ClusterPlan, config: Path | None, settings: Sequence[str]) -> 
     file, configs = effective(config, {}, settings)
     for name, reason in file.refused.items():
         print(f"{name} is refused: {reason}", file=sys.stderr)
+    for name, reason in file.ignored.items():
+        print(f"{name} has no effect: {reason}", file=sys.stderr)
     return plan._replace(
         configs={name: value for name, value in configs.items() if name not in EACH_BROKERS_OWN},
         said={*file.configs, *named},

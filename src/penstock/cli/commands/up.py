@@ -254,6 +254,8 @@ def _warn_of_settings(
     _warn_of_readable_files(broker, file, config_file, secrets)
     for name, reason in file.refused.items():
         log.warning("setting_refused", name=name, reason=reason)
+    for name, reason in file.ignored.items():
+        log.warning("setting_without_effect", name=name, reason=reason)
 
 
 def _warn_of_readable_files(

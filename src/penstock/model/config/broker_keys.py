@@ -38,6 +38,16 @@ _B, _S, _I, _L, _CLASS = (
     ConfigType.CLASS,
 )
 _CLUSTER = UpdateMode.CLUSTER_WIDE
+_NO_POLICIES = "Must be empty: Java classes are not loaded, so that the policy would not be enforced."
+
+
+def _no_policy(value: str) -> str | None:
+    """Refuse a guard that would silently be missing."""
+    return (
+        "must be empty: Java classes are not loaded here, so that the policy would not be enforced"
+        if value
+        else None
+    )
 
 
 def _topic_defaults() -> list[ConfigKey]:
@@ -154,14 +164,16 @@ _TOPICS = [
         _CLASS,
         None,
         "A policy for new topics.",
-        without_effect=COMPATIBLE_ONLY,
+        check=_no_policy,
+        without_effect=_NO_POLICIES,
     ),
     ConfigKey(
         "alter.config.policy.class.name",
         _CLASS,
         None,
         "A policy for config changes.",
-        without_effect=COMPATIBLE_ONLY,
+        check=_no_policy,
+        without_effect=_NO_POLICIES,
     ),
 ]
 

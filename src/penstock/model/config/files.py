@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 from penstock.model.config.declared import DeclaredTopic, declared_topic
+from penstock.model.config.foreign_keys import reason_to_ignore
 from penstock.model.config.sections import SECTION_KEYS, interpret
 from penstock.model.errors import InvalidConfig
 
@@ -25,22 +26,37 @@ _TOPICS = "topics"
 
 
 class ConfigFile(NamedTuple):
-    """The content of a file: configs by name, topics to create, refused settings with the reason."""
+    """The content of a file: configs by name, topics to create, and settings that are left out.
+
+    `refused` are short names, `ignored` configs that only Apache Kafka has, each with the reason.
+    """
 
     configs: dict[str, str]
     topics: tuple[DeclaredTopic, ...] = ()
     refused: Mapping[str, str] = {}
+    ignored: Mapping[str, str] = {}
 
 
 def load_config_file(text: str, kind: ConfigFileKind) -> ConfigFile:
     """A broker config file; raises InvalidConfig for what is malformed or unknown."""
     if kind == "properties":
-        return ConfigFile(configs_of(property_pairs(text)))
+        pairs = list(property_pairs(text))
+        ignored = _ignored(pairs)
+        return ConfigFile(configs_of(each for each in pairs if each[0] not in ignored), ignored=ignored)
     content = _yaml_mapping(text)
     topics = tuple(_declared_topics(content.pop(_TOPICS, None)))
     settings = list(_flattened("", content))
+    ignored = _ignored(settings)
+    settings = [each for each in settings if each[0] not in ignored]
     refused = {name: SECTION_KEYS[name].note for name, text in settings if interpret(name, text) is None}
-    return ConfigFile(configs_of(each for each in settings if each[0] not in refused), topics, refused)
+    configs = configs_of(each for each in settings if each[0] not in refused)
+    return ConfigFile(configs, topics, refused, ignored)
+
+
+def _ignored(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The configs that only Apache Kafka has, each with the reason; InvalidConfig for one that is refused."""
+    reasons = ((name, reason_to_ignore(name, text)) for name, text in settings)
+    return {name: reason for name, reason in reasons if reason is not None}
 
 
 def configs_of(settings: Iterable[tuple[str, str]]) -> dict[str, str]:

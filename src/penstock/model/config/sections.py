@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from penstock.model.config.broker_keys import BROKER_KEYS
+from penstock.model.config.foreign_keys import reason_to_ignore
 from penstock.model.config.listener_names import listener_name, nearest_listener_name
 from penstock.model.config.units import Unit, plain
 from penstock.model.errors import InvalidConfig
@@ -109,6 +110,9 @@ def interpret(name: str, text: str) -> tuple[str, str] | None:
     key = SECTION_KEYS.get(name)
     if key is None:
         if name not in BROKER_KEYS and listener_name(name) is None:
+            reason = reason_to_ignore(name, text)
+            if reason is not None:
+                raise InvalidConfig(f"{name} has no effect: {reason}. Leave it out")
             raise InvalidConfig(f"Unknown broker config name: {name}{nearest_name(name)}")
         return name, text
     try:
