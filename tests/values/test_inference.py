@@ -55,6 +55,13 @@ def test_only_new_fields_are_found() -> None:
     assert len(new_fields(rows[:1], known)) == 0
 
 
+def test_new_fields_are_found_in_maps() -> None:
+    known = pa.struct([("m", pa.map_(pa.string(), pa.struct([("a", pa.int64())])))])
+    found = new_fields([{"m": {"x": {"a": 1}}}, {"m": {"y": {"b": True}, "z": None}}], known)
+    assert found == pa.struct([("m", pa.map_(pa.string(), pa.struct([("b", pa.bool_())])))])
+    assert len(new_fields([{"m": {"x": {"a": 2}}}, {"m": 5}], known)) == 0
+
+
 def test_a_value_that_is_nested_without_end_is_json_text() -> None:
     value: Any = 1
     for _ in range(200):

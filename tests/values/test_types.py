@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.values.types import added, clash, in_words, is_json, json_field, unified
+from penstock.values.types import added, clash, in_words, is_json, json_field, same_items, unified
 
 INT, TEXT = pa.int64(), pa.string()
 KNOWN = pa.struct(
@@ -34,6 +34,19 @@ def test_new_fields_are_added_at_every_depth() -> None:
         ]
     )
     assert added(grown, found) == grown
+
+
+def test_structures_in_maps_grow_as_others_do() -> None:
+    def of(*names: str) -> Any:
+        structure = pa.struct([(name, INT) for name in names])
+        return pa.struct([("m", pa.list_(pa.map_(TEXT, structure)))])
+
+    assert added(of("a"), of("b")) == unified(of("a"), of("b")) == of("a", "b")
+    assert same_items(of("a")["m"].type, of("b")["m"].type) == (
+        pa.struct([("a", INT)]),
+        pa.struct([("b", INT)]),
+    )
+    assert unified(pa.map_(TEXT, INT), pa.map_(TEXT, TEXT)) is None
 
 
 def test_a_column_keeps_its_type() -> None:

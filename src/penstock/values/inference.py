@@ -73,7 +73,7 @@ def _new(rows: Sequence[Mapping[str, Any]], known: Any, depth: int) -> Iterable[
 
 
 def _within(kind: Any, values: Sequence[Any], depth: int) -> Any:
-    """A structure, or lists of one, with its new fields alone; None if there are none."""
+    """A structure, or lists or maps of one, with its new fields alone; None if there are none."""
     if depth > _DEPTH_MAX:
         return None
     if pa.types.is_struct(kind):
@@ -83,6 +83,10 @@ def _within(kind: Any, values: Sequence[Any], depth: int) -> Any:
         items = [item for value in values if isinstance(value, list) for item in value]
         element = _within(kind.value_type, items, depth)
         return None if element is None else pa.list_(element)
+    if pa.types.is_map(kind):
+        items = [item for value in values if isinstance(value, Mapping) for item in value.values()]
+        item_type = _within(kind.item_type, items, depth)
+        return None if item_type is None else pa.map_(kind.key_type, item_type)
     return None
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-__all__ = ["AS_JSON", "added", "clash", "in_words", "is_json", "json_field", "unified"]
+__all__ = ["AS_JSON", "added", "clash", "in_words", "is_json", "json_field", "same_items", "unified"]
 
 #: of a field that has no single type: its values are JSON text
 AS_JSON: Final = {b"penstock.json": b"true"}
@@ -90,12 +90,25 @@ def _without_clashes(kind: Any) -> Any | None:
 
 
 def _grown(own: Any, found: Any) -> Any:
-    """A type with what a structure in it, or in a list of it, has in addition."""
+    """A type with what a structure in it, or in a list or a map of it, has in addition."""
     if pa.types.is_struct(own) and pa.types.is_struct(found):
         return added(own, found)
     if pa.types.is_list(own) and pa.types.is_list(found):
         return pa.list_(_grown(own.value_type, found.value_type))
+    if pa.types.is_map(own) and pa.types.is_map(found):
+        return pa.map_(own.key_type, _grown(own.item_type, found.item_type))
     return own
+
+
+def same_items(one: Any, other: Any) -> tuple[Any, Any]:
+    """What lists and maps have in them, as deep as both types have the same of them."""
+    while True:
+        if pa.types.is_list(one) and pa.types.is_list(other):
+            one, other = one.value_type, other.value_type
+        elif pa.types.is_map(one) and pa.types.is_map(other):
+            one, other = one.item_type, other.item_type
+        else:
+            return one, other
 
 
 def unified(one: Any, other: Any, depth: int = 0) -> Any:
@@ -111,6 +124,9 @@ def unified(one: Any, other: Any, depth: int = 0) -> Any:
     if pa.types.is_list(one) and pa.types.is_list(other):
         element = unified(one.value_type, other.value_type, depth + 1)
         return None if element is None else pa.list_(element)
+    if pa.types.is_map(one) and pa.types.is_map(other) and one.key_type == other.key_type:
+        value = unified(one.item_type, other.item_type, depth + 1)
+        return None if value is None else pa.map_(one.key_type, value)
     return None
 
 
