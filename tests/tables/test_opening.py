@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from penstock.jobs.storage import Store
 from penstock.tables.opening import TableExists, _places_above, delete_data, describe, make
 from tests.tables.in_process import Message, definition, new_batches
 
@@ -24,6 +25,17 @@ def test_a_folder_with_files_is_refused(tmp_path: Path) -> None:
     make(table)
     with pytest.raises(TableExists):
         make(table)
+
+
+def test_of_two_commands_that_make_a_table_at_once_one_succeeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one has looked before there was a file."""
+    table = definition(tmp_path)
+    make(table)
+    monkeypatch.setattr(Store, "names", lambda self, path: [])
+    with pytest.raises(TableExists, match="another command has made it"):
+        make(msgspec.structs.replace(table, name="other"))
 
 
 @pytest.mark.parametrize("below", ["inner", "deep/er"])

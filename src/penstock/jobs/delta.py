@@ -11,25 +11,45 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
 
 from penstock.jobs.storage import Store
+from penstock.model.errors import PenstockError
 
-__all__ = ["INSTANT", "DataFile", "DeltaTables", "Layout", "by_day", "timestamps", "write_part"]
+__all__ = [
+    "INSTANT",
+    "AlreadyThere",
+    "DataFile",
+    "DeltaTables",
+    "Layout",
+    "by_day",
+    "has_batch",
+    "timestamps",
+    "write_part",
+]
 
 INSTANT: Final = pa.timestamp("us", "UTC")
 #: Files have statistics of their first column. Unless the table says so, deltalake takes what has none for
 #: empty, and its datasets pass such files over.
 _ONLY_TIMES: Final[Any] = {"delta.dataSkippingNumIndexedCols": "1"}
+#: commits that are looked through before all are
+_RECENT: Final = 20
+#: in a commit's metadata: the batch that it shows, and the plan that it follows
+_BATCH: Final = "penstock.batch"
+_PLAN: Final = "penstock.plan"
 #: Readers know days of the years 1 to 9999 alone, and one other makes the whole table unreadable.
 _DAY: Final = re.compile(r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+class AlreadyThere(PenstockError):
+    """A table that was to be made is there."""
 
 
 class Layout(NamedTuple):
@@ -109,13 +129,22 @@ class DeltaTables:
 
     def open_as(self, layout: Layout) -> DeltaTable:
         """The table as it is now; made if it is not there."""
-        found = self.find(layout.name)
-        if found is not None:
-            return found
+        return self.find(layout.name) or self._made(layout, "ignore")
+
+    def make(self, layout: Layout) -> None:
+        """Make a table; AlreadyThere if it is there. Of several drivers at once, one succeeds."""
+        try:
+            self._made(layout, "error")
+        except DeltaError as error:
+            if self.find(layout.name) is None:
+                raise
+            raise AlreadyThere(f"there is a table in {self._root}/{layout.name} already") from error
+
+    def _made(self, layout: Layout, mode: Literal["error", "ignore"]) -> DeltaTable:
         return DeltaTable.create(
             f"{self._root}/{layout.name}",
             layout.schema,
-            mode="ignore",
+            mode=mode,
             partition_by=[layout.part],
             configuration=_ONLY_TIMES,
             storage_options=self._storage_options,
@@ -128,14 +157,15 @@ class DeltaTables:
         query_id: str,
         batch_id: int,
         removed: Mapping[str, str] | None = None,
+        plan: str | None = None,
     ) -> bool:
         """Show the files of one batch; False, and nothing done, if this batch was shown before.
 
-        `removed` are files that the batch replaces: their paths, and their values of `layout.part`.
+        `removed` are files that the batch replaces: their paths, and their values of `layout.part`. With a
+        `plan`, a batch without files is committed as well, and `plan_of` finds the name.
         """
         opened = self.open_as(layout)
-        shown = opened.transaction_version(query_id)
-        if shown is not None and shown >= batch_id:
+        if has_batch(opened, query_id, batch_id):
             return False
         _add_columns(opened, layout.columns)
         now_ms = int(datetime.now(UTC).timestamp() * 1000)
@@ -147,12 +177,32 @@ class DeltaTables:
             RemoveAction(path, True, now_ms, partition_values={layout.part: part})
             for path, part in (removed or {}).items()
         ]
-        if actions:
-            once = CommitProperties(app_transactions=[Transaction(query_id, batch_id)])
+        if not actions and plan is None:
+            return True
+        named = {} if plan is None else {_BATCH: f"{query_id}/{batch_id}", _PLAN: plan}
+        once = CommitProperties(app_transactions=[Transaction(query_id, batch_id)], custom_metadata=named)
+        try:
             opened.create_write_transaction(
                 actions, "append", opened.schema(), [layout.part], commit_properties=once
             )
+        except CommitFailedError:
+            # Another driver may have shown the batch since the table was opened: Delta takes each once.
+            if has_batch(self.open_as(layout), query_id, batch_id):
+                return False
+            raise
         return True
+
+    def plan_of(self, name: str, query_id: str, batch_id: int) -> str | None:
+        """The plan that a table's commit of a batch names; None if the table does not have the batch."""
+        opened = self.find(name)
+        if opened is None or not has_batch(opened, query_id, batch_id):
+            return None
+        wanted = f"{query_id}/{batch_id}"
+        for commits in (_RECENT, None):
+            for commit in opened.history(commits):
+                if commit.get(_BATCH) == wanted:
+                    return str(commit[_PLAN])
+        return None
 
     def tidy(self, name: str, retention_hours: int, *, compact: bool = True) -> None:
         """Put small files together, and remove those that no reader can still want."""
@@ -163,6 +213,12 @@ class DeltaTables:
             opened.optimize.compact()
         opened.vacuum(retention_hours, dry_run=False, enforce_retention_duration=False, full=True)
         opened.cleanup_metadata()
+
+
+def has_batch(opened: DeltaTable, query_id: str, batch_id: int) -> bool:
+    """Whether a table has a commit of a batch, or of a later one."""
+    shown = opened.transaction_version(query_id)
+    return shown is not None and shown >= batch_id
 
 
 def _add_columns(opened: DeltaTable, columns: Any) -> None:

@@ -3,13 +3,13 @@
     1  executors write files        under new names: not yet part of anything
     2  new columns are decided      if tasks have met some, 1 is done again with them
     3  the plan is kept             the files and columns of the batch, whatever a retry would have written
-    4  dead letters are committed   with (query id, batch id): a second time does nothing
-    5  rows are committed           likewise
+    4  rows are committed           with (query id, batch id), and with the name of the plan: this decides
+    5  dead letters are committed   those of the plan that 4 has named; a second time does nothing
     6  the manifest is written      from here on the batch is done
 
 A driver that dies before 3 runs the batch again from the beginning, after 3 it commits what the plan has. So
 what retention, compaction of the topic or the registry change between two tries changes no batch: no message
-is in both tables, and none in neither.
+is in both tables, and none in neither. Two drivers at one batch have a plan each, and Delta takes one.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 from uuid import uuid4
 
 import msgspec
 import pyarrow as pa
 
-from penstock.jobs.delta import DataFile, DeltaTables
+from penstock.jobs.delta import DataFile, DeltaTables, has_batch
 from penstock.jobs.ledger import Ledger, StateBroken
 from penstock.jobs.storage import Store
 from penstock.tables.definition import TableDefinition
 from penstock.tables.judging import Judge
+from penstock.tables.keys import KeyReader
 from penstock.tables.layout import BUCKET, dead_letters_layout, fields_of, layout_of, place_of
+from penstock.tables.plans import Plan, Plans, SparkBatch
 from penstock.tables.tasks import (
     AppendTask,
     Run,
@@ -45,7 +47,6 @@ __all__ = ["Batch", "Decoders", "TableBatches"]
 
 #: how often the columns of a batch may grow before it has all
 _PASSES_MAX: Final = 8
-_CHECKPOINT: Final = "checkpoint/metadata"
 
 
 class Decoders(NamedTuple):
@@ -71,19 +72,6 @@ class Batch(NamedTuple):
     files: Mapping[str, int]
 
 
-class _Plan(msgspec.Struct, kw_only=True):
-    """What a batch shows."""
-
-    batch_id: int
-    #: Spark's id of the checkpoint that says which messages the batch has
-    checkpoint: str | None = None
-    read_at_ms: int
-    #: the columns of values
-    fields: str
-    columns: list[str]
-    result: TaskResult
-
-
 class _Manifest(msgspec.Struct, kw_only=True):
     """What the query has done."""
 
@@ -103,6 +91,7 @@ class _Places:
     folder: Store
     tables: DeltaTables
     ledger: Ledger
+    plans: Plans
 
 
 class TableBatches:
@@ -123,14 +112,11 @@ class TableBatches:
         storage_options: dict[str, str] | None = None,
         topic_id: Callable[[], str | None] = lambda: None,
     ) -> None:
-        root, state = definition.root, f"{definition.root}/{definition.state}"
-        self._places = _Places(
-            Store(root, storage_options),
-            Store(state, storage_options),
-            DeltaTables(root, storage_options),
-            Ledger(Store(f"{state}/state", storage_options)),
-        )
-        self._state = Store(f"{state}/state", storage_options)
+        root = definition.root
+        files, folder = (Store(each, storage_options) for each in (root, f"{root}/{definition.state}"))
+        state = Store(f"{folder.uri}/state", storage_options)
+        tables = DeltaTables(root, storage_options)
+        self._places = _Places(files, folder, tables, Ledger(state), Plans(folder, state, files))
         self._definition = definition
         self._decoders = decoders
         self._clock = clock
@@ -146,32 +132,69 @@ class TableBatches:
 
     def process(self, messages: Any, batch_id: int) -> None:
         """Run a batch; nothing happens if it was done before."""
-        before = self._manifest
-        checkpoint = self._checkpoint()
-        if before.checkpoint not in (None, checkpoint):
+        before, places = self._manifest, self._places
+        batch = places.plans.batch(batch_id)
+        if before.checkpoint not in (None, batch.checkpoint):
             raise StateBroken(
-                f"the checkpoint in {self._places.folder.uri} is not the one of its state: "
-                "restore both together"
+                f"the checkpoint in {places.folder.uri} is not the one of its state: restore both together"
             )
-        if not self._places.ledger.is_new(batch_id, before.batch_id):
+        if not places.ledger.is_new(batch_id, before.batch_id):
             return
         topic_id = self._checked_topic_id()
-        self._places.ledger.check_held()
-        plan = self._kept(batch_id, checkpoint) or self._planned(messages, batch_id, checkpoint)
-        self._places.ledger.check_held()
-        self._commit(plan)
+        places.ledger.check_held()
+        plan = self._shown(batch) or self._show(messages, batch)
+        # From here on a driver that another has overtaken could bring back nothing but what it has done.
+        places.ledger.check_held()
+        places.tables.show(
+            dead_letters_layout(self._definition), plan.result.dead_files, before.query_id, batch_id
+        )
         after = _Manifest(
             query_id=before.query_id,
             batch_id=batch_id,
-            checkpoint=checkpoint,
+            checkpoint=batch.checkpoint,
             newest_ms=max(before.newest_ms, plan.result.newest_ms),
             topic_id=topic_id,
         )
-        self._places.ledger.finish(batch_id, msgspec.json.encode(after), set())
+        places.ledger.finish(batch_id, msgspec.json.encode(after), set())
         self._manifest = after
         self._report(self._reported(plan))
 
-    def _planned(self, messages: Any, batch_id: int, checkpoint: str | None) -> _Plan:
+    def _shown(self, batch: SparkBatch) -> Plan | None:
+        """The plan whose rows the table has; None if it has none of the batch.
+
+        StateBroken if files of it are gone that no commit has shown.
+        """
+        definition, places = self._definition, self._places
+        query_id = self._manifest.query_id
+        name = places.tables.plan_of(definition.folder, query_id, batch.batch_id)
+        if name is None:
+            return None
+        plan = places.plans.read(name, batch)
+        dead = places.tables.find(definition.dead_letters)
+        is_done = dead is not None and has_batch(dead, query_id, batch.batch_id)
+        if not is_done and not places.plans.has_files(plan):
+            raise StateBroken(f"files of batch {batch.batch_id} are gone, and its rows were committed")
+        return plan
+
+    def _show(self, messages: Any, batch: SparkBatch) -> Plan:
+        """Commit rows; the plan that the table has then, which is that of another driver if it was faster."""
+        definition, places = self._definition, self._places
+        name, plan = places.plans.kept(batch) or self._planned(messages, batch)
+        places.ledger.check_held()
+        layout = layout_of(definition, fields_from_text(plan.fields))
+        result = plan.result
+        is_own = places.tables.show(
+            layout, result.files, self._manifest.query_id, batch.batch_id, result.removed, name
+        )
+        return plan if is_own else self._shown(batch) or self._overtaken()
+
+    def _overtaken(self) -> NoReturn:
+        self._places.ledger.check_held()
+        raise StateBroken(
+            f"{self._definition.to} has later batches than its state in {self._places.folder.uri}: restore it"
+        )
+
+    def _planned(self, messages: Any, batch: SparkBatch) -> tuple[str, Plan]:
         """Run the tasks until no values bring other columns, and keep what they have written."""
         read_at_ms, known = self._clock(), self._fields()
         fields, removed = known, self._before()
@@ -182,55 +205,16 @@ class TableBatches:
                 break
             fields = grown(fields, found)
         else:
-            raise StateBroken(f"batch {batch_id} brings other columns each time that it is read")
+            raise StateBroken(f"batch {batch.batch_id} brings other columns each time that it is read")
         names = [field.name for field in known]
-        plan = _Plan(
-            batch_id=batch_id,
-            checkpoint=checkpoint,
+        plan = Plan(
+            batch=batch,
             read_at_ms=read_at_ms,
             fields=fields_to_text(fields),
             columns=[field.name for field in fields if field.name not in names],
             result=_total(results),
         )
-        self._state.write(_plan_of(batch_id), msgspec.json.encode(plan))
-        return plan
-
-    def _kept(self, batch_id: int, checkpoint: str | None) -> _Plan | None:
-        """The plan of an earlier try; None if there is none, or if its files are not there any more.
-
-        Why: vacuum removes files that no commit has shown for a day.
-        """
-        path = _plan_of(batch_id)
-        if not self._state.exists(path):
-            return None
-        plan = msgspec.json.decode(self._state.read(path), type=_Plan)
-        if plan.checkpoint != checkpoint:
-            raise StateBroken(
-                f"batch {batch_id} has a plan of another checkpoint in {self._places.folder.uri}: "
-                "restore that checkpoint, or delete the table with its data"
-            )
-        files = [*plan.result.files, *plan.result.dead_files]
-        if all(self._places.files.exists(f"{each.table}/{each.path}") for each in files):
-            return plan
-        if self._is_shown(batch_id):
-            raise StateBroken(f"files of batch {batch_id} are gone, and one of its tables was committed")
-        self._state.delete(path)
-        return None
-
-    def _is_shown(self, batch_id: int) -> bool:
-        """Whether a table has a commit of the batch."""
-        for folder in (self._definition.folder, self._definition.dead_letters):
-            opened = self._places.tables.find(folder)
-            shown = None if opened is None else opened.transaction_version(self._manifest.query_id)
-            if shown is not None and shown >= batch_id:
-                return True
-        return False
-
-    def _commit(self, plan: _Plan) -> None:
-        tables, query_id, result = self._places.tables, self._manifest.query_id, plan.result
-        tables.show(dead_letters_layout(self._definition), result.dead_files, query_id, plan.batch_id)
-        layout = layout_of(self._definition, fields_from_text(plan.fields))
-        tables.show(layout, result.files, query_id, plan.batch_id, result.removed)
+        return self._places.plans.keep(plan), plan
 
     def _task(self, fields: Any, before: dict[int, list[str]]) -> AppendTask | UpsertTask:
         definition = self._definition
@@ -238,7 +222,7 @@ class TableBatches:
             place_of(definition),
             fields,
             self._decoders.values,
-            self._decoders.keys,
+            KeyReader(is_binary=definition.key == "binary", decoder=self._decoders.keys),
             evolves=definition.evolves,
             upserts=definition.mode == "upsert",
         )
@@ -266,14 +250,6 @@ class TableBatches:
             found.setdefault(int(bucket), []).append(path)
         return found
 
-    def _checkpoint(self) -> str | None:
-        """Spark's id of the checkpoint; None before there is one."""
-        folder = self._places.folder
-        if not folder.exists(_CHECKPOINT):
-            return None
-        found: dict[str, str] = msgspec.json.decode(folder.read(_CHECKPOINT))
-        return found["id"]
-
     def _checked_topic_id(self) -> str | None:
         """The topic's id; StateBroken if the table has messages of another topic of this name."""
         found, known = self._topic_id(), self._manifest.topic_id
@@ -287,7 +263,7 @@ class TableBatches:
     def check(self) -> None:
         """StateBroken if the topic is another one, or Spark would begin again where the state is further."""
         self._checked_topic_id()
-        if self._manifest.batch_id >= 0 and self._checkpoint() != self._manifest.checkpoint:
+        if self._manifest.batch_id >= 0 and self._places.plans.checkpoint() != self._manifest.checkpoint:
             raise StateBroken(
                 f"the checkpoint in {self._places.folder.uri} is missing or another one, and the state "
                 f"has batch {self._manifest.batch_id}: restore it, or delete the table with its data"
@@ -310,10 +286,10 @@ class TableBatches:
         self._places.ledger.begin(first.batch_id, msgspec.json.encode(first))
         return first
 
-    def _reported(self, plan: _Plan) -> Batch:
+    def _reported(self, plan: Plan) -> Batch:
         result = plan.result
         return Batch(
-            plan.batch_id,
+            plan.batch.batch_id,
             result.read,
             result.rows,
             result.deleted,
@@ -323,10 +299,6 @@ class TableBatches:
             plan.columns,
             dict(Counter(each.table for each in [*result.files, *result.dead_files])),
         )
-
-
-def _plan_of(batch_id: int) -> str:
-    return f"plan-{batch_id}.json"
 
 
 def _total(results: list[TaskResult]) -> TaskResult:

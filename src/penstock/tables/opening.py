@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from penstock.jobs.delta import DeltaTables
+from penstock.jobs.delta import AlreadyThere, DeltaTables
 from penstock.jobs.ledger import Ledger
 from penstock.jobs.storage import Store
 from penstock.model.errors import PenstockError
@@ -58,8 +58,11 @@ def make(definition: TableDefinition, storage_options: dict[str, str] | None = N
                 "choose a place outside of it"
             )
     tables = DeltaTables(definition.root, storage_options)
-    tables.open_as(layout_of(definition, _first_columns(definition)))
-    tables.open_as(dead_letters_layout(definition))
+    try:
+        tables.make(layout_of(definition, _first_columns(definition)))
+        tables.make(dead_letters_layout(definition))
+    except AlreadyThere as error:
+        raise TableExists(f"{error}: another command has made it") from error
 
 
 def _places_above(root: str) -> Iterator[str]:
