@@ -16,8 +16,7 @@ from penstock.jobs.delta import INSTANT
 from penstock.tables.batches import Batch, Decoders, TableBatches
 from penstock.tables.definition import TableDefinition
 from penstock.tables.opening import make
-from penstock.tables.tasks import AppendTask, TaskResult, UpsertTask
-from penstock.tables.upserting import bucket_of
+from penstock.tables.tasks import AppendTask, TaskResult, UpsertTask, keyed
 from penstock.values.decoding import JsonDecoder
 
 __all__ = [
@@ -78,13 +77,16 @@ def run_here(messages: Sequence[Message], task: AppendTask | UpsertTask, tasks: 
     """The tasks of a batch: one for each partition, or for the buckets of an upsert."""
     parts: list[list[Message]] = [[] for _ in range(tasks)]
     for each in messages:
-        key = None if each.key is None else each.key.encode()
-        number = bucket_of(key, task.buckets) if isinstance(task, UpsertTask) else each.partition
+        number = each.partition
+        if isinstance(task, UpsertTask):
+            (number,) = keyed(blocks([each]), task.judge.keys, task.buckets)["bucket"].to_pylist()
         parts[number % tasks].append(each)
     results = []
     for part in parts:
         half = len(part) // 2
         batches = [blocks(part[:half]), blocks(part[half:])]
+        if isinstance(task, UpsertTask):
+            batches = [keyed(each, task.judge.keys, task.buckets) for each in batches]
         (row,) = [text for made in task(iter(batches)) for text in made["result"].to_pylist()]
         results.append(msgspec.json.decode(row, type=TaskResult))
     return results
@@ -102,13 +104,14 @@ def new_batches(
     *,
     makes: bool = True,
     topic_id: Callable[[], str | None] = lambda: None,
+    decoders: Decoders | None = None,
 ) -> TableBatches:
     """The batches of a table, which is made first."""
     if makes:
         make(table)
     clock = iter(range(START_S * 1000, START_S * 2000))
     return TableBatches(
-        table, Decoders(JsonDecoder()), lambda: next(clock), report, run=run, topic_id=topic_id
+        table, decoders or Decoders(JsonDecoder()), lambda: next(clock), report, run=run, topic_id=topic_id
     )
 
 

@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.jobs.delta import INSTANT
+from penstock.tables.keys import KeyReader, ReadKeys
 from penstock.tables.layout import DEAD_LETTERS, RESERVED
 from penstock.values.decoding import Decoder, Undecodable
 from penstock.values.fitting import fit
 from penstock.values.inference import new_fields
-from penstock.values.types import added, clash
+from penstock.values.types import added, clash, same_items
 
 __all__ = ["Judge", "Judged"]
 
@@ -38,6 +38,8 @@ class Judged(NamedTuple):
     #: of each row, whether it deletes its key; None in an append table
     deletes: list[bool]
     dead_letters: Any
+    #: the time of the latest message that is no dead letter; 0 without one
+    newest_ms: int
     #: the fields that values have in addition; if there are any, the rest is not to be used
     found: Any
 
@@ -51,27 +53,32 @@ class Judge:
     #: the columns of values, as a structure
     fields: Any
     values: Decoder
-    #: None for keys that are text or bytes
-    keys: Decoder | None = None
+    keys: KeyReader
     #: whether values bring columns; otherwise, fields that are no columns are left out
     evolves: bool = True
     upserts: bool = False
 
-    def judge(self, messages: Any) -> Judged:
-        """The outcome of a block: key, value, topic, partition, offset, timestamp."""
+    def judge(self, messages: Any, read: ReadKeys | None = None) -> Judged:
+        """The outcome of a block: key, value, topic, partition, offset, timestamp.
+
+        `read` are its keys, if they have been read before.
+        """
         size = len(messages)
         reasons: list[str | None] = [None] * size
         rows = self._values(messages["value"].to_pylist(), reasons)
+        is_null = messages["value"].is_null().to_pylist()
         for number in _timeless(messages["timestamp"]):
-            reasons[number] = "the timestamp is not of the years 1 to 9999"
-            rows[number] = None
+            # A tombstone needs no time: it leaves no row.
+            if not (self.upserts and is_null[number]):
+                reasons[number] = "the timestamp is not of the years 1 to 9999"
+                rows[number] = None
         found = self._found(rows, reasons)
         if len(found):
-            return Judged(None, [], None, found)
+            return Judged(None, [], None, 0, found)
         fitted = fit([None if row is None else row.value for row in rows], self.fields)
         for number, why in enumerate(fitted.reasons):
             reasons[number] = reasons[number] or why
-        keys = self._keys(messages["key"].to_pylist(), reasons)
+        keys = self._keys(read or self.keys.read(messages["key"].to_pylist()), reasons)
         return self._judged(messages, fitted.column, keys, reasons)
 
     def _values(self, values: Sequence[bytes | None], reasons: list[str | None]) -> list[_Row | None]:
@@ -118,34 +125,18 @@ class Judge:
                 reasons[number] = why
         return _NOTHING
 
-    def _keys(self, keys: Sequence[bytes | None], reasons: list[str | None]) -> list[Any]:
+    def _keys(self, read: ReadKeys, reasons: list[str | None]) -> list[Any]:
         is_text = pa.types.is_string(self.place[-1].type)
         found: list[Any] = []
-        for number, key in enumerate(keys):
-            if key is None:
-                if self.upserts:
-                    reasons[number] = reasons[number] or "the message has no key"
-                found.append(None)
-                continue
-            try:
-                found.append(self._key(key) if is_text else key)
-            except ValueError as error:
-                reasons[number] = reasons[number] or f"the key: {error}"
-                found.append(None)
+        for number, (name, why) in enumerate(zip(*read, strict=True)):
+            if name is None and why is None and self.upserts:
+                why = "the message has no key"
+            reasons[number] = reasons[number] or why
+            found.append(name.decode() if is_text and name is not None else name)
         return found
 
-    def _key(self, key: bytes) -> str:
-        """A key as text; ValueError if it is none."""
-        if self.keys is None:
-            try:
-                return key.decode()
-            except UnicodeDecodeError as error:
-                raise ValueError("it is not UTF-8 text: keys of this table are text") from error
-        value = self.keys.decode(key).value
-        return value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
-
     def _judged(self, messages: Any, values: Any, keys: list[Any], reasons: list[str | None]) -> Judged:
-        place = [messages["timestamp"], messages["partition"], messages["offset"]]
+        place = [_within_years(messages["timestamp"]), messages["partition"], messages["offset"]]
         place.append(pa.array(keys, self.place[-1].type))
         columns = [*place, *values.flatten()]
         schema = pa.schema([*self.place, *self.fields])
@@ -157,7 +148,8 @@ class Judge:
         if self.upserts:
             nulls = messages["value"].is_null().to_pylist()
             deletes = [null for null, why in zip(nulls, reasons, strict=True) if why is None]
-        return Judged(table.filter(is_good), deletes, _dead_letters(messages, reasons), _NOTHING)
+        newest_ms = _newest_ms(messages["timestamp"].filter(is_good))
+        return Judged(table.filter(is_good), deletes, _dead_letters(messages, reasons), newest_ms, _NOTHING)
 
 
 class _Row(NamedTuple):
@@ -173,24 +165,15 @@ def _clash(found: Any, known: Any, reserved: frozenset[str] = RESERVED) -> str |
     for field in found:
         own = names.get(field.name)
         if own is None:
-            inner = _items(field.type)
+            inner = same_items(field.type, field.type)[0]
             why = _clash(inner, _NOTHING, frozenset()) if pa.types.is_struct(inner) else None
             return clash(field.name, known, reserved) or why or f"{field.name!r} cannot become a column"
-        pairs = (own.type, field.type)
-        while all(pa.types.is_list(each) for each in pairs):
-            pairs = (pairs[0].value_type, pairs[1].value_type)
-        if all(pa.types.is_struct(each) for each in pairs):
-            why = _clash(pairs[1], pairs[0], frozenset())
+        pair = same_items(own.type, field.type)
+        if all(pa.types.is_struct(each) for each in pair):
+            why = _clash(pair[1], pair[0], frozenset())
             if why is not None:
                 return why
     return None
-
-
-def _items(kind: Any) -> Any:
-    """What lists and maps have in them, at any depth."""
-    while pa.types.is_list(kind) or pa.types.is_map(kind):
-        kind = kind.value_type if pa.types.is_list(kind) else kind.item_type
-    return kind
 
 
 def _timeless(times: Any) -> list[int]:
@@ -201,6 +184,13 @@ def _timeless(times: Any) -> list[int]:
         pc.or_(pc.less(numbers, low), pc.greater(numbers, high))
     ).to_pylist()
     return found
+
+
+def _newest_ms(times: Any) -> int:
+    """The latest of those times that a table can have."""
+    numbers = times.cast(INSTANT).cast(pa.int64())
+    newest = pc.max(numbers.filter(pc.less_equal(numbers, _TIMES[1]))).as_py()
+    return 0 if newest is None else max(0, newest // 1000)
 
 
 def _within_years(times: Any) -> Any:

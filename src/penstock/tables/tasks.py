@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame
 from penstock.jobs.delta import DataFile, Layout, by_day, write_part
 from penstock.jobs.storage import Store
 from penstock.tables.judging import Judge, Judged
+from penstock.tables.keys import KeyReader, ReadKeys
 from penstock.tables.layout import RESERVED
 from penstock.tables.upserting import bucket_of, next_rows, with_columns
 from penstock.values.types import added, unified
@@ -30,6 +31,7 @@ __all__ = [
     "fields_from_text",
     "fields_to_text",
     "grown",
+    "keyed",
     "run_on_spark",
 ]
 
@@ -37,6 +39,11 @@ _MESSAGE: Final = ("key", "value", "topic", "partition", "offset", "timestamp")
 _MESSAGE_DDL: Final = (
     "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP"
 )
+#: The key of a message is read once: what it is decides which task has the message.
+_KEY_NAME: Final = "key_name"
+_KEY_REASON: Final = "key_reason"
+_BUCKET: Final = "bucket"
+_KEYED_DDL: Final = f"{_MESSAGE_DDL}, key_name BINARY, key_reason STRING, bucket INT"
 _RESULT_DDL: Final = "result STRING"
 
 
@@ -90,9 +97,7 @@ class _Task:
         for each in judged:
             result.deleted += sum(each.deletes)
             result.rows += len(each.rows) - sum(each.deletes)
-            if len(each.rows):
-                newest = each.rows["_timestamp"].cast(pa.int64())
-                result.newest_ms = max(result.newest_ms, int(np.max(newest.to_numpy())) // 1000)
+            result.newest_ms = max(result.newest_ms, each.newest_ms)
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,7 @@ class AppendTask(_Task):
 
 @dataclass(frozen=True)
 class UpsertTask(_Task):
-    """The messages of a task's buckets replace the rows with their keys."""
+    """The messages of a task's buckets replace the rows with their keys. It takes `keyed` messages."""
 
     buckets: int
     #: the files of each bucket
@@ -130,11 +135,12 @@ class UpsertTask(_Task):
         # Blocks of several tasks come in any order.
         messages = pa.Table.from_batches(given).sort_by([("partition", "ascending"), ("offset", "ascending")])
         result = TaskResult(read=len(messages))
-        buckets = np.array([bucket_of(key, self.buckets) for key in messages["key"].to_pylist()])
+        buckets = messages[_BUCKET].to_numpy()
         judged = {}
         for bucket in np.unique(buckets).tolist():
             own = messages.filter(pa.array(buckets == bucket)).combine_chunks()
-            judged[bucket] = self.judge.judge(own)
+            keys = ReadKeys(own[_KEY_NAME].to_pylist(), own[_KEY_REASON].to_pylist())
+            judged[bucket] = self.judge.judge(own, keys)
         found = [each.found for each in judged.values() if len(each.found)]
         if found:
             result.found = fields_to_text(grown(self.judge.fields, found))
@@ -170,23 +176,38 @@ def run_on_spark(messages: DataFrame, task: AppendTask | UpsertTask, tasks: int)
     """Run a batch on executors; an upsert in `tasks` tasks."""
     chosen = messages.select(*_MESSAGE)
     if isinstance(task, UpsertTask):
-        chosen = _dealt(chosen, tasks, task.buckets)
+        chosen = _dealt(chosen, tasks, task.judge.keys, task.buckets)
     found = chosen.mapInArrow(task, _RESULT_DDL).toArrow()
     return [msgspec.json.decode(text, type=TaskResult) for text in found["result"].to_pylist()]
 
 
-def _dealt(messages: DataFrame, tasks: int, buckets: int) -> DataFrame:
+def keyed(messages: Any, keys: KeyReader, buckets: int) -> Any:
+    """A block with the names of its keys, and with the bucket of each message."""
+    raw = messages["key"].to_pylist()
+    read = keys.read(raw)
+    # A message whose key has no name becomes a dead letter, wherever.
+    numbers = [
+        bucket_of(key if name is None else name, buckets) for key, name in zip(raw, read.names, strict=True)
+    ]
+    columns = [
+        pa.array(read.names, pa.binary()),
+        pa.array(read.reasons, pa.string()),
+        pa.array(numbers, pa.int32()),
+    ]
+    return pa.RecordBatch.from_arrays(
+        [*messages.columns, *columns], [*messages.schema.names, _KEY_NAME, _KEY_REASON, _BUCKET]
+    )
+
+
+def _dealt(messages: DataFrame, tasks: int, keys: KeyReader, buckets: int) -> DataFrame:
     """The messages of each bucket in one partition."""
 
-    def with_task(batches: Iterator[Any]) -> Iterator[Any]:
+    def with_keys(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
-            numbers = [bucket_of(key, buckets) % tasks for key in batch["key"].to_pylist()]
-            yield pa.RecordBatch.from_arrays(
-                [*batch.columns, pa.array(numbers, pa.int32())], [*batch.schema.names, "task"]
-            )
+            yield keyed(batch, keys, buckets)
 
-    dealt = messages.mapInArrow(with_task, f"{_MESSAGE_DDL}, task INT").repartitionById(tasks, "task")
-    return dealt.drop("task")
+    dealt = messages.mapInArrow(with_keys, _KEYED_DDL)
+    return dealt.repartitionById(tasks, dealt[_BUCKET] % tasks)
 
 
 def _by_day(files: Store, layout: Layout, rows: Any) -> list[DataFile]:
