@@ -37,6 +37,19 @@ def test_definitions_are_added_found_and_removed(catalog: Catalog, tmp_path: Pat
     assert catalog.topic_configs(TOPIC)["cleanup.policy"] == "compact"
 
 
+def test_of_two_commands_that_add_a_name_at_once_one_succeeds(catalog: Catalog, tmp_path: Path) -> None:
+    """Whichever comes in between: before the first has begun to write, or after it has ended."""
+    first, second = definition(tmp_path), definition(tmp_path)
+    with pytest.raises(CatalogFailed, match="another command creates the table orders"):
+        catalog.add(first, lambda: catalog.add(second))
+    assert catalog.find("orders") == second
+    catalog.remove("orders")
+    with pytest.raises(ZeroDivisionError):
+        catalog.add(first, lambda: print(1 // 0))
+    catalog.add(first)
+    assert catalog.find("orders") == first
+
+
 def test_a_topic_that_does_not_exist_is_named(catalog: Catalog) -> None:
     with pytest.raises(CatalogFailed, match="topic nowhere: "):
         catalog.topic_configs("nowhere")

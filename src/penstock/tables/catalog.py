@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
@@ -17,6 +18,8 @@ __all__ = ["TOPIC", "Catalog", "CatalogFailed", "Stored"]
 
 TOPIC: Final = "penstock-tables"
 _CONFIGS: Final = {"cleanup.policy": "compact", "segment.ms": "3600000"}
+#: another producer has the transactional id
+_FENCED: Final = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 _POLL_S: Final = 0.5
 
 
@@ -104,18 +107,49 @@ class Catalog:
             raise CatalogFailed(f"there is no table {name}{others}{bad}")
         return known[name]
 
-    def add(self, definition: TableDefinition) -> None:
-        """Store a definition; CatalogFailed if there is a table of its name."""
-        stored = self.stored()
-        if definition.name in stored.definitions or definition.name in stored.unusable:
-            raise CatalogFailed(
-                f"there is a table {definition.name} already: `penstock table describe` shows it"
-            )
+    def add(self, definition: TableDefinition, make: Callable[[], None] = lambda: None) -> None:
+        """Store a definition behind `make`; CatalogFailed if there is a table of its name.
+
+        Of two commands at once one stores: each has a transaction of the name, which fences the one before.
+        """
+        name = definition.name
+        self._check_free(name)
         self._create()
-        self._write(definition.name, encoded(definition))
-        # Of two commands at once, the later record counts.
-        if self.find(definition.name).id != definition.id:
-            raise CatalogFailed(f"another command has created the table {definition.name} at the same time")
+        producer = self._producer(
+            {
+                "transactional.id": f"{TOPIC}-{name}",
+                "transaction.timeout.ms": str(int(self._timeout_s * 1000)),
+            }
+        )
+        try:
+            producer.init_transactions(self._timeout_s)
+            # From here on another command with this name fences this one, or was before it and is seen.
+            self._check_free(name)
+            make()
+            self._store(producer, definition)
+        except KafkaException as error:
+            if error.args[0].code() in _FENCED:
+                raise CatalogFailed(
+                    f"another command creates the table {name} at the same time: "
+                    f"delete the files of this one in {definition.to}"
+                ) from error
+            raise CatalogFailed(f"topic {TOPIC}: {error.args[0].str()}") from error
+
+    def _check_free(self, name: str) -> None:
+        stored = self.stored()
+        if name in stored.definitions or name in stored.unusable:
+            raise CatalogFailed(f"there is a table {name} already: `penstock table describe {name}` shows it")
+
+    def _store(self, producer: Any, definition: TableDefinition) -> None:
+        producer.begin_transaction()
+        try:
+            producer.produce(TOPIC, encoded(definition), definition.name)
+            producer.commit_transaction(self._timeout_s)
+        except KafkaException:
+            # Readers would wait for an open transaction. A fenced producer has none.
+            with suppress(KafkaException):
+                producer.abort_transaction(self._timeout_s)
+            raise
 
     def remove(self, name: str) -> None:
         """Forget a table."""
@@ -143,6 +177,9 @@ class Catalog:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise CatalogFailed(f"topic {TOPIC}: {error.args[0].str()}") from error
 
+    def _producer(self, settings: Mapping[str, str]) -> Any:
+        return Producer({**self._settings, **settings})
+
     def _write(self, name: str, value: bytes | None) -> None:
         failures: list[str] = []
 
@@ -150,13 +187,8 @@ class Catalog:
             if error is not None:
                 failures.append(error.str())
 
-        producer = Producer(
-            {
-                **self._settings,
-                "enable.idempotence": "true",
-                "message.timeout.ms": str(int(self._timeout_s * 1000)),
-            }
-        )
+        timeout = {"message.timeout.ms": str(int(self._timeout_s * 1000))}
+        producer = self._producer({"enable.idempotence": "true", **timeout})
         producer.produce(TOPIC, value, name, on_delivery=delivered)
         if producer.flush(self._timeout_s) or failures:
             raise CatalogFailed(f"topic {TOPIC}: {failures[0] if failures else 'no response in time'}")

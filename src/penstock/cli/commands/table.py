@@ -106,12 +106,7 @@ def create(
         **parts,
     ).check()
     require_decoders(definition)
-    if name in catalog.definitions():
-        from penstock.cli.failure import Failure
-
-        raise Failure(f"there is a table {name} already: `penstock table describe {name}` shows it")
-    make(definition, _storage_options(storage_option))
-    catalog.add(definition)
+    catalog.add(definition, lambda: make(definition, _storage_options(storage_option)))
     print(f"{name}: {chosen} table of {topic} at {definition.to}; `penstock table run {name}` fills it")
 
 
