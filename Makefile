@@ -316,7 +316,7 @@ standalone: $(READY) ## the pipeline on a standalone Spark cluster: a killed wor
 	STANDALONE=1 $(PY) -m pytest -q tests/telemetry/pipeline/test_cluster.py tests/telemetry/pipeline/test_packed_environment.py -k 'worker or packed'
 
 .PHONY: tables
-tables: $(READY) ## kill drivers, JVMs and Python workers of `penstock table run`, and compare tables with topics (KILLS=…, SEED=…)
+tables: $(READY) ## kill drivers, JVMs, executors and Python workers of `penstock table run`, and compare tables with topics (KILLS=…, SEED=…)
 	TABLE_KILLS=$(or $(KILLS),6) SEED=$(or $(SEED),1) $(PY) -m pytest -q tests/tables/test_kills.py
 
 .PHONY: deaths detectors

@@ -1,4 +1,4 @@
-"""Drivers, JVMs and Python workers of `penstock table run` die, and each message is in its tables once.
+"""Drivers, JVMs, executors and workers of `penstock table run` die, and each message is in its tables once.
 
 `make tables` (TABLE_KILLS) runs it: each kill starts a session of Spark.
 """
@@ -11,7 +11,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from penstock.testing import broker
 from tests.tables.in_process import rows_of
 from tests.telemetry.pipeline.outcomes import QUICK_JVM
-from tests.telemetry.pipeline.processes import jvm_below, kill, workers_below
+from tests.telemetry.pipeline.processes import executors_below, jvm_below, kill, workers_below
 
 KILLS = int(os.environ.get("TABLE_KILLS", "0"))
 SEED = int(os.environ.get("SEED", "1"))
@@ -35,7 +35,7 @@ pytestmark = [
 ]
 PATIENCE_S = 300.0
 BATCH_ROWS = 200
-#: Of each start of the driver: a moment and a call. A batch calls `show` twice: for dead letters, then rows.
+#: Of each start of the driver: a moment and a call. A batch calls `show` twice: for rows, then dead letters.
 POINTS = (
     ("before", "Store.write", "2"),
     ("0", "DeltaTables.show", "3"),
@@ -144,21 +144,54 @@ def test_killed_drivers_leave_each_message_once(tmp_path: Path, mode: str) -> No
     check(tmp_path, mode, fed)
 
 
-def test_killed_workers_are_replaced_and_a_killed_jvm_ends_the_command(tmp_path: Path) -> None:
-    rng = random.Random(SEED)
-    with created(tmp_path, "append") as (bootstrap, fed):
-        fed.feed(20 * BATCH_ROWS, rng)
+def kill_during(process: Any, kills: int, victims: Callable[[int], Iterable[int]]) -> None:
+    """Kill one of the `victims` below the command after each of its first batches, and read to its end."""
+    done = 0
+    assert process.stdout is not None
+    with process.stdout as lines:
+        for line in lines:
+            if line.startswith("batch ") and done < kills:
+                done += any(kill(pid) for pid in victims(process.pid))
+    process.wait(PATIENCE_S)
+    assert done == kills
+
+
+def run_again(bootstrap: str, *options: str) -> None:
+    process = penstock(bootstrap, *run_options("orders"), *options)
+    output = finished(process)
+    assert process.returncode == 0, output
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_killed_workers_are_replaced(tmp_path: Path, mode: str) -> None:
+    with created(tmp_path, mode) as (bootstrap, fed):
+        fed.feed((3 + KILLS) * BATCH_ROWS, random.Random(SEED))
         process = penstock(bootstrap, *run_options("orders"))
-        assert process.stdout is not None
-        killed = 0
-        for line in process.stdout:
-            if line.startswith("batch ") and killed < 2:
-                killed += any(kill(pid) for pid in workers_below(process.pid))
-            elif line.startswith("batch 5"):
-                kill(jvm_below(process.pid))
-        assert process.wait(PATIENCE_S) == 1
-        assert killed == 2
-        last = penstock(bootstrap, *run_options("orders"))
-        output = finished(last)
-        assert last.returncode == 0, output
-    check(tmp_path, "append", fed)
+        kill_during(process, KILLS, workers_below)
+        assert process.returncode in (0, 1)
+        run_again(bootstrap)
+    check(tmp_path, mode, fed)
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_a_killed_jvm_ends_the_command(tmp_path: Path, mode: str) -> None:
+    with created(tmp_path, mode) as (bootstrap, fed):
+        fed.feed(6 * BATCH_ROWS, random.Random(SEED))
+        process = penstock(bootstrap, *run_options("orders"))
+        kill_during(process, 1, lambda pid: [jvm_below(pid)])
+        assert process.returncode == 1
+        run_again(bootstrap)
+    check(tmp_path, mode, fed)
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_killed_executors_are_replaced(tmp_path: Path, mode: str) -> None:
+    """Each executor is a JVM of its own, as on a cluster."""
+    master = "--master=local-cluster[2,1,1024]"
+    with created(tmp_path, mode) as (bootstrap, fed):
+        fed.feed((3 + KILLS) * BATCH_ROWS, random.Random(SEED))
+        process = penstock(bootstrap, *run_options("orders"), master)
+        kill_during(process, KILLS, executors_below)
+        assert process.returncode in (0, 1)
+        run_again(bootstrap, master)
+    check(tmp_path, mode, fed)

@@ -8,9 +8,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["below", "command_of", "jvm_below", "kill", "wait_until_gone", "workers_below"]
+__all__ = ["below", "command_of", "executors_below", "jvm_below", "kill", "wait_until_gone", "workers_below"]
 
 _JVM = "org.apache.spark.deploy.SparkSubmit"
+_EXECUTOR = "executor.CoarseGrainedExecutorBackend"
 _PROGRAM = "startup.py"
 
 
@@ -36,6 +37,11 @@ def command_of(pid: int) -> str:
 
 def jvm_below(pid: int) -> int:
     return next(each for each in below(pid) if _JVM in command_of(each))
+
+
+def executors_below(pid: int) -> list[int]:
+    """The JVMs of executors, where they are processes of their own."""
+    return [each for each in below(pid) if _EXECUTOR in command_of(each)]
 
 
 def workers_below(pid: int) -> list[int]:
