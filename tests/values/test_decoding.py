@@ -245,7 +245,7 @@ def test_json_has_the_columns_of_its_json_schema(registry: Registry) -> None:
         (b"\x01\x00\x00\x00\x01x", "no prefix"),
         (prefix_of(1) + b"\xff", "does not fit schema 1"),
         (prefix_of(1) + b"\x0e\x00", "bytes are left"),
-        (prefix_of(9) + b"x", "has no schema 9"),
+        (prefix_of(9) + b"x", "^the schema registry has no schema 9$"),
         (prefix_of(4) + b"x", "schema 4 cannot be used"),
         (prefix_of(5) + b"{", "does not fit schema 5"),
     ],
@@ -257,8 +257,11 @@ def test_undecodable_messages_have_a_reason(registry: Registry, data: bytes, rea
         4: {"schema": "{", "schemaType": "PROTOBUF"},
         5: {"schema": "{}", "schemaType": "JSON"},
     }
-    with pytest.raises(Undecodable, match=reason):
-        decoder(registry).decode(data)
+    decoding = decoder(registry)
+    # The second one finds what the first has found.
+    for _ in range(2):
+        with pytest.raises(Undecodable, match=reason):
+            decoding.decode(data)
 
 
 def test_a_recursive_avro_value_ends_no_process(registry: Registry) -> None:

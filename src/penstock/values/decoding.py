@@ -21,7 +21,7 @@ from penstock.model.installation import pip_install
 from penstock.registry.avro_check import check_avro, needs_check
 from penstock.registry.http import RegistryHttp, RegistryRefused
 from penstock.registry.prefix import PREFIX_SIZE, schema_id
-from penstock.registry.schema_cache import SchemaCache
+from penstock.registry.schema_cache import MissingSchema, SchemaCache
 from penstock.registry.schemas import AvroSchema, InvalidSchema, SchemaVersion, parsed_avro, referenced
 from penstock.registry.settings import RegistrySettings
 from penstock.values.avro_types import avro_columns
@@ -135,6 +135,8 @@ class RegistryDecoder:
             if error.status != 404:
                 raise
             raise Undecodable(f"the schema registry has no schema {number}") from error
+        except MissingSchema as error:
+            raise Undecodable(str(error)) from error
         except (InvalidSchema, RecursionError, KeyError, ValueError) as error:
             raise Undecodable(f"schema {number} cannot be used: {error}") from error
 
