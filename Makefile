@@ -317,7 +317,7 @@ standalone: $(READY) ## the pipeline on a standalone Spark cluster: a killed wor
 
 .PHONY: tables
 tables: $(READY) ## kill drivers, JVMs, executors and Python workers of `penstock table run`, and compare tables with topics (KILLS=…, SEED=…)
-	TABLE_KILLS=$(or $(KILLS),6) SEED=$(or $(SEED),1) $(PY) -m pytest -q tests/tables/test_kills.py
+	TABLE_KILLS=$(or $(KILLS),6) SEED=$(or $(SEED),1) $(PY) -m pytest -q tests/tables/test_kills.py tests/tables/test_s3.py tests/tables/test_real_registry.py
 
 .PHONY: deaths detectors
 deaths: $(READY) ## kill Python processes and the JVM below the pipeline's commands
