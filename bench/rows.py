@@ -31,6 +31,7 @@ from bench import (
     spark,
     spark_sink,
     streams,
+    tables,
     throughput,
     transactions,
 )
@@ -58,6 +59,7 @@ ROWS: tuple[Row, ...] = (
     *spark_sink.ROWS,
     *frames.ROWS,
     *scan.ROWS,
+    *tables.ROWS,
     *cluster.ROWS,
     *failover.ROWS,
     *roll.ROWS,
