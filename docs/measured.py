@@ -18,6 +18,7 @@ from pathlib import Path
 from bench import pipeline, pipeline_scale
 from bench.charts import number
 from bench.results import LATEST, load, together
+from bench.scale.results import controller_table
 from bench.scrape import DETAILS, asked
 from disasters import report
 from disasters.judge import Verdict
@@ -279,6 +280,7 @@ PARTS: Parts = {
     "killed": _killed,
     "roll": _roll,
     "detectors": _detectors,
+    "scale": controller_table,
 }
 
 

@@ -1,6 +1,7 @@
 """`make scale`: measure a controller at several sizes, each in a process of its own, and print the table.
 
-The environment names the sizes (SIZES, partitions) and a file for the results (RESULTS, JSON).
+The environment names the sizes (SIZES, partitions), and a file for the results (RESULTS, JSON) if they are
+not for the repository. A file keeps the results of its other sizes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from pathlib import Path
 
 from bench.scale.cluster import Size
 from bench.scale.report import table
+from bench.scale.results import RESULTS, keep, write_pictures
 from bench.scale.tasks import run, write_snapshot
+from docs import measured
 from penstock.broker.app.server import tune_garbage_collector
 
 _SIZES = "10000 50000 200000 1000000"
@@ -32,9 +35,11 @@ def main() -> None:
             for part in ("write", "run"):
                 values |= _measured(part, partitions, path)
             path.unlink()
-            if os.environ.get("RESULTS"):
-                Path(os.environ["RESULTS"]).write_text(json.dumps(results, indent=1), encoding="utf-8")
+            keep(results, Path(os.environ.get("RESULTS") or RESULTS))
     print(table(results))
+    if not os.environ.get("RESULTS"):
+        measured.write()
+        write_pictures()
 
 
 def _measured(part: str, partitions: int, path: Path) -> dict[str, float]:
