@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -10,7 +13,7 @@ import pytest
 import typer.main
 
 from penstock.cli.app import app
-from penstock.cli.command_table import GROUPS
+from penstock.cli.command_table import GROUPS, SUMMARIES
 from penstock.cli.help_text import examples_of
 from tests.cli.running import run_here
 
@@ -90,3 +93,38 @@ def test_headings_have_colours_on_a_terminal_only(monkeypatch: pytest.MonkeyPatc
 def test_help_on_a_pipe_has_no_colours(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_here("--help") == 0
     assert "\x1b[" not in capsys.readouterr().out
+
+
+def test_the_table_has_the_first_sentence_of_each_command() -> None:
+    commands = _root().commands
+    assert {name: commands[name].get_short_help_str(limit=1000) for name in commands} == SUMMARIES
+    assert not any(commands[name].hidden for name in commands)
+
+
+@pytest.mark.parametrize(
+    ("environment", "arguments"),
+    [
+        ({}, ["--help"]),
+        ({"_PENSTOCK_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "penstock to"}, []),
+        ({"_PENSTOCK_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "penstock --prof"}, []),
+    ],
+    ids=["help", "command", "option"],
+)
+def test_the_help_and_completion_of_the_root_load_no_command(
+    environment: dict[str, str], arguments: list[str]
+) -> None:
+    script = (
+        "import sys\nfrom penstock.cli import main\ntry:\n    main()\nfinally:\n"
+        "    loaded = [name for name in sys.modules if name.startswith('penstock.cli.commands.')]\n"
+        "    print(f'loaded: {loaded}, {'asyncio' in sys.modules}', file=sys.stderr)\n"
+    ).replace("'asyncio'", '"asyncio"')
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0
+    assert "loaded: [], False" in done.stderr
+    assert "topic" in done.stdout or "--profile" in done.stdout

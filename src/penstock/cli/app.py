@@ -11,14 +11,13 @@ import typer
 import typer.main
 
 from penstock.cli.client_config import use
-from penstock.cli.command_table import GROUPS
+from penstock.cli.command_table import SUMMARIES
 from penstock.cli.completion import install_completion, show_completion
 from penstock.cli.data_files import use_keys
 from penstock.cli.help_text import Root, coloured, described
 
 __all__ = ["app"]
 
-_COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 _STYLE: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
 
 
@@ -26,7 +25,10 @@ class _Commands(MutableMapping[str, Any]):
     """Sub-commands by name, each imported when it is first looked up."""
 
     def __init__(self) -> None:
-        self._loaded: dict[str, Any] = dict.fromkeys(_COMMANDS)
+        self._loaded: dict[str, Any] = dict.fromkeys(SUMMARIES)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._loaded
 
     def __getitem__(self, name: str) -> Any:
         command = self._loaded[name]

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import typer
 import typer.core
 
-from penstock.cli.command_table import GROUPS, KNOWN_AS
+from penstock.cli.command_table import GROUPS, KNOWN_AS, SUMMARIES
 
 __all__ = ["Root", "coloured", "described", "examples", "examples_of"]
 
@@ -43,13 +43,23 @@ class Root(typer.core.TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Groups of commands with whole summaries, which the formatter wraps."""
-        width = max(map(len, self.commands))
-        for title, names in GROUPS.items():
-            rows = [
-                (name.ljust(width), _summary(self.commands[name])) for name in names if name in self.commands
-            ]
+        width = max(map(len, SUMMARIES))
+        for title, commands in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl(rows)
+                formatter.write_dl([(name.ljust(width), summary) for name, summary in commands.items()])
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """The names of commands, and options; no command is loaded for them."""
+        from typer._click.shell_completion import CompletionItem
+        from typer._click.utils import make_default_short_help
+
+        found = [
+            CompletionItem(name, help=make_default_short_help(summary))
+            for name, summary in SUMMARIES.items()
+            if name.startswith(incomplete)
+        ]
+        # Not the parent class's: it loads each command.
+        return found + super(typer.core.TyperGroup, self).shell_complete(ctx, incomplete)
 
 
 def described(command: Any) -> Any:
