@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from itertools import pairwise
 from statistics import median
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from penstock.broker.app.maintenance import Maintenance
 from penstock.broker.app.server import system_world
+from penstock.broker.base.system_ports import SystemClock
 from penstock.broker.healing.full_directories import FullDirectories
 from penstock.broker.monitoring.loop_watch import LoopWatch
 from penstock.model.config import BrokerConfig
@@ -140,3 +142,44 @@ def test_without_cleaners_nothing_is_compacted(monkeypatch: pytest.MonkeyPatch) 
         assert looked == []
 
     asyncio.run(check())
+
+
+def test_the_search_for_logs_to_compact_lets_the_event_loop_run() -> None:
+    """However many partitions a broker has, and though none of them is compacted."""
+    seen_at_turn: list[int] = []
+    partitions = [_Uncompacted() for _ in range(1_000)]
+
+    async def search() -> None:
+        maintenance = Maintenance(
+            BrokerConfig({}),
+            cast(Any, _Hosted(partitions)),
+            cast(Any, None),
+            cast(Any, None),
+            cast(Any, SimpleNamespace(now_ms=lambda: 0)),
+            cast(Any, SimpleNamespace(clock=SystemClock(), files=None, workers=None)),
+            cast(Any, None),
+        )
+        searching = asyncio.ensure_future(maintenance.clean())
+        while not searching.done():
+            await asyncio.sleep(0)
+            seen_at_turn.append(sum(each.is_seen for each in partitions))
+
+    asyncio.run(search())
+    assert seen_at_turn[-1] == len(partitions)
+    assert max(later - earlier for earlier, later in pairwise([0, *seen_at_turn])) <= 100
+
+
+class _Hosted(list["_Uncompacted"]):
+    checkpoints = None
+
+
+class _Uncompacted:
+    """A partition whose log is not compacted."""
+
+    def __init__(self) -> None:
+        self.is_seen = False
+
+    @property
+    def log(self) -> Any:
+        self.is_seen = True
+        return SimpleNamespace(config=SimpleNamespace(compact=False))

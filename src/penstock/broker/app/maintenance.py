@@ -178,7 +178,11 @@ class Maintenance:
         """Choose the log to compact next, and mark it as tried; one cleaner chooses at a time."""
         async with self._choosing:
             measured = []
-            for partition in [p for p in self._partitions if p not in tried and self._can_clean(p)]:
+            for i, partition in enumerate(list(self._partitions)):
+                if i % _SLICE == 0:
+                    await asyncio.sleep(0)
+                if partition in tried or not self._can_clean(partition):
+                    continue
                 try:
                     measured.append((partition, await self._measure(partition)))
                 except (StorageError, OSError, CorruptLog) as e:
