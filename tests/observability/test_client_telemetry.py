@@ -93,6 +93,12 @@ def test_instances_are_bounded_and_expire() -> None:
     assert len(known) == 1
 
 
+def test_patterns_see_the_beginning_of_a_long_name() -> None:
+    known = instances({**ALL, "match": "client_id=a+"})
+    _, instance = known.get(ID, {"client_id": "a" * 255 + "!" * 30_000}, 0)
+    assert instance is not None and instance.metrics == ["*"]
+
+
 def test_a_pattern_that_cannot_be_compiled_matches_nothing() -> None:
     found = subscriptions_of([{"metrics": "a.", "match": "client_id=(?=x)"}], lambda pattern: None)
     assert not found[0].matches(JAVA)

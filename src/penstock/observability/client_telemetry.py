@@ -31,6 +31,8 @@ INSTANCES_MAX: Final = 16_384
 NAMES_MAX: Final = 500
 _NAME: Final = re.compile(r"[a-z][a-z0-9._\-]{0,199}", re.ASCII)
 _EVERYTHING: Final = "*"
+#: the characters of an attribute that patterns see: a client may name itself with 32,767
+_MATCHED_MAX: Final = 255
 _DEFAULT_INTERVAL_MS: Final = 300_000
 #: for how long an instance is known after its last request, at least
 _EXPIRY_MS: Final = 60_000
@@ -47,7 +49,7 @@ class Subscription(NamedTuple):
 
     def matches(self, client: Mapping[str, str]) -> bool:
         return all(
-            pattern is not None and pattern.fullmatch(client.get(name, "")) is not None
+            pattern is not None and pattern.fullmatch(client.get(name, "")[:_MATCHED_MAX]) is not None
             for name, pattern in self.match.items()
         )
 

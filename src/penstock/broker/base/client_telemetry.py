@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
-from penstock.model.errors import ApiError
-from penstock.model.regexes import compile_regex
+from penstock.model.config import compile_client_pattern
 from penstock.observability.client_telemetry import ClientAggregates, ClientInstances, subscriptions_of
 
 __all__ = ["ClientTelemetry"]
@@ -25,12 +23,4 @@ class ClientTelemetry:
 
     def update(self, configs: Iterable[Mapping[str, str]]) -> None:
         """Take over the subscriptions of the cluster."""
-        self.instances.update(subscriptions_of(configs, _compiled))
-
-
-def _compiled(pattern: str) -> Any:
-    """A pattern that cannot take long, whatever a client names itself; None if there is none."""
-    try:
-        return compile_regex(pattern)
-    except ApiError:
-        return None
+        self.instances.update(subscriptions_of(configs, compile_client_pattern))

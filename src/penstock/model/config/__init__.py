@@ -17,6 +17,7 @@ from penstock.model.config.broker_keys import BROKER_KEYS
 from penstock.model.config.client_metrics import (
     CLIENT_METRICS_KEYS,
     check_client_metrics,
+    compile_client_pattern,
     describe_client_metrics,
 )
 from penstock.model.config.declared import DeclaredTopic
@@ -51,6 +52,7 @@ __all__ = [
     "check_client_metrics",
     "check_group_configs",
     "check_topic_configs",
+    "compile_client_pattern",
     "configs_of",
     "describe_broker",
     "describe_client_metrics",
