@@ -42,6 +42,11 @@ _LZ4_BLOCK_RESERVED: Final = 0x8F
 #: 64 KiB
 _LZ4_BLOCK_SIZE_MIN: Final = 4
 
+#: Blocks of a stream: this many, and one for so many of its bytes. Encoders make blocks of 32 KiB, which take
+#: more than a kilobyte; empty ones take five bytes and as long as others.
+_XERIAL_BLOCKS_MIN: Final = 16
+_XERIAL_BLOCK_BYTES_MIN: Final = 64
+
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _ZSTD_SINGLE_SEGMENT: Final = 0x20
 _ZSTD_RESERVED: Final = 0x08
@@ -88,7 +93,11 @@ def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
     position = XERIAL_HEADER_BYTES
     if len(view) < position:
         raise CorruptMessage("the header of a snappy frame is cut short")
+    left = _XERIAL_BLOCKS_MIN + len(view) // _XERIAL_BLOCK_BYTES_MIN
     while position < len(view):
+        if left == 0:
+            raise CorruptMessage(f"{len(view)} bytes of snappy have too many blocks")
+        left -= 1
         try:
             (length,) = _BLOCK_LENGTH.unpack_from(view, position)
         except error as e:
