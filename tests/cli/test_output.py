@@ -77,6 +77,13 @@ def test_markup_in_a_value_is_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert "[bold]x[/bold]" in capsys.readouterr().out
 
 
+def test_names_of_clients_cannot_control_a_terminal_or_add_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"group": "a\x1b]0;title\x07\x9b31m"}, {"group": "b\nall  up"}, {"group": "gruppe-ä"}]
+    print_rows(rows, as_json=False, columns=("group",), empty="nothing")
+    written = capsys.readouterr().out
+    assert written.splitlines() == ["group", "a␛]0;title␇⟨U+009B⟩31m", "b␊all  up", "gruppe-ä"]
+
+
 def test_json_has_everything_and_nothing_is_an_empty_list(capsys: pytest.CaptureFixture[str]) -> None:
     print_rows(ROWS, as_json=True, columns=("name",), empty="nothing")
     assert json.loads(capsys.readouterr().out) == ROWS

@@ -12,6 +12,7 @@ import typer
 
 from penstock.model.errors import InvalidConfig, PenstockError
 from penstock.model.installation import not_installed
+from penstock.model.visible import visible
 
 FAILED = 1
 MISUSED = 2
@@ -110,7 +111,8 @@ def _misuse(error: Any) -> int:
 
 
 def _say(message: str, exit_code: int, excerpt: str = "") -> int:
-    print(f"penstock: {' '.join(message.split())}", file=sys.stderr)
+    # A message may have names that clients have chosen.
+    print(f"penstock: {visible(' '.join(message.split()))}", file=sys.stderr)
     if excerpt:
         print(excerpt, file=sys.stderr)
     return exit_code

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Literal
 
+from penstock.model.visible import visible
+
 #: columns up to this width keep it on a narrow terminal, so that the wide ones are folded
 _NEVER_FOLDED: Final = 24
 #: how values of a column look on a terminal; rich leaves colours out where NO_COLOR is set
@@ -58,7 +60,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     On a terminal, states are coloured, and long values are folded if the terminal is too narrow. Elsewhere
     values are complete.
     """
-    content = [list(row) for row in rows]
+    content = [[_on_one_line(cell) for cell in row] for row in rows]
     headers = [column.replace("_", " ") for column in columns]
     numeric = [
         bool(content) and all(row[index].lstrip("-").isdigit() for row in content)
@@ -134,3 +136,8 @@ def _cell(value: object) -> str:
     if isinstance(value, (list, tuple)):
         return ",".join(map(str, value))
     return str(value)
+
+
+def _on_one_line(text: str) -> str:
+    """Without control characters: clients choose names, and a terminal obeys its escape sequences."""
+    return text if text.isprintable() else visible(text).replace("\n", "\u240a").replace("\t", "\u2409")
