@@ -44,6 +44,12 @@ def test_a_wrong_form_is_refused(part: dict[str, str]) -> None:
         acl_from({**FORM, **part})
 
 
+@pytest.mark.parametrize("part", ["principal", "resource", "pattern", "operation", "permission", "name"])
+def test_a_form_without_a_part_is_refused(part: str) -> None:
+    with pytest.raises(InvalidAcl, match="an ACL needs"):
+        acl_from({name: value for name, value in FORM.items() if name != part})
+
+
 def test_a_decision_names_the_binding() -> None:
     allowed = requested()
     assert allowed["allowed"]

@@ -20,6 +20,9 @@ from penstock.security.principal import Session, parse_principal
 
 __all__ = ["InvalidAcl", "acl_from", "acl_row", "choices", "explain", "principal_of"]
 
+#: what every form has; the cluster needs no name
+_PARTS: Final = ("principal", "resource", "pattern", "operation", "permission")
+
 E = TypeVar("E", bound=IntEnum)
 _ANY: Final = 1
 
@@ -42,10 +45,12 @@ def acl_row(acl: Acl) -> dict[str, str]:
 
 
 def acl_from(form: Mapping[str, str]) -> Acl:
-    """The ACL of a form; InvalidAcl if a part is unknown."""
+    """The ACL of a form; InvalidAcl if a part is unknown or missing."""
+    if missing := [part for part in _PARTS if part not in form]:
+        raise InvalidAcl(f"an ACL needs {', '.join(missing)}")
     principal = principal_of(form["principal"])
     kind = _value(ResourceType, form["resource"])
-    name = CLUSTER_NAME if kind is ResourceType.CLUSTER else form["name"]
+    name = CLUSTER_NAME if kind is ResourceType.CLUSTER else form.get("name", "")
     if not name:
         raise InvalidAcl("an ACL needs the name of a resource, or * for all")
     return Acl(
