@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,7 +32,7 @@ __all__ = [
     "run_options",
 ]
 
-PATIENCE_S = 300.0
+PATIENCE_S = 600.0
 BATCH_ROWS = 200
 
 
@@ -84,7 +85,13 @@ def penstock(bootstrap: str, *arguments: str, program: tuple[str, ...] = ("penst
 
 
 def finished(process: Any) -> str:
-    output, _ = process.communicate(timeout=PATIENCE_S)
+    """The output of a command, when it has ended; it and its JVM are killed if it does not end."""
+    try:
+        output, _ = process.communicate(timeout=PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        raise AssertionError(f"no end within {PATIENCE_S:g} s: {output}") from None
     return str(output)
 
 

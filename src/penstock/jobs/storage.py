@@ -114,9 +114,29 @@ class Store:
         """Delete a file, or a folder with all that is in it."""
         place = self._path(path)
         if self._files.get_file_info(place).type == fs.FileType.Directory:
-            self._files.delete_dir(place)
+            self._delete_folder(place)
         else:
             self._files.delete_file(place)
+
+    def _delete_folder(self, place: str) -> None:
+        """Delete a folder; OSError if a try leaves as much as there was.
+
+        Why tries: Arrow deletes the objects of a store in any order. A store over a file system refuses to
+        delete an object that stands for a folder before those that are in it.
+        """
+        left = self._count(place)
+        while True:
+            try:
+                self._files.delete_dir(place)
+            except OSError:
+                before, left = left, self._count(place)
+                if left >= before:
+                    raise
+            else:
+                return
+
+    def _count(self, place: str) -> int:
+        return len(self._files.get_file_info(fs.FileSelector(place, recursive=True, allow_not_found=True)))
 
     def _path(self, path: str) -> str:
         return f"{self._root}{path}"

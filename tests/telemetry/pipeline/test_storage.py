@@ -44,6 +44,36 @@ def test_files(store: Store) -> None:
     assert store.names("") == []
 
 
+def test_a_store_that_keeps_full_folders_is_asked_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As S3 servers over file systems do, when Arrow deletes a folder's object before those in it."""
+    store.write("sub/deep/one", b"")
+    store.write("sub/two", b"")
+    files, taken = fs.LocalFileSystem(), ["sub/two", "sub/deep/one"]
+
+    class Picky:
+        """Deletes one file, and then says that the folder is not empty."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(files, name)
+
+        def delete_dir(self, place: str) -> None:
+            if not taken:
+                files.delete_dir(place)
+                return
+            files.delete_file(store._path(taken.pop()))
+            raise OSError("Directory object not empty")
+
+    monkeypatch.setattr(store, "_files", Picky())
+    store.delete("sub")
+    assert store.names("") == []
+    store.write("sub/two", b"")
+    monkeypatch.setattr(Picky, "delete_dir", lambda *_: exec("raise OSError('read-only')"))
+    with pytest.raises(OSError, match="read-only"):
+        store.delete("sub")
+
+
 def test_workers_reach_the_same_place(store: Store) -> None:
     store.write("one", b"1")
     assert pickle.loads(pickle.dumps(store)).read("one") == b"1"
