@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -10,9 +11,30 @@ import msgspec
 from penstock.model.errors import PenstockError
 from penstock.registry.http import RegistryHttp
 
-__all__ = ["AvroSchema", "Draft", "InvalidSchema", "Reference", "SchemaVersion", "parsed_avro", "referenced"]
+__all__ = [
+    "MISFITS",
+    "AvroSchema",
+    "Draft",
+    "InvalidSchema",
+    "Reference",
+    "SchemaVersion",
+    "parsed_avro",
+    "referenced",
+]
 
 _REFERENCES_MAX: Final = 50
+#: what the decoders of all kinds raise for bytes that do not fit a schema
+MISFITS: Final = (
+    msgspec.DecodeError,
+    ValueError,
+    EOFError,
+    IndexError,
+    KeyError,
+    TypeError,
+    OverflowError,
+    RecursionError,
+    struct.error,
+)
 
 
 class InvalidSchema(PenstockError, ValueError):

@@ -9,9 +9,8 @@ again.
 from __future__ import annotations
 
 import io
-import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 import pyarrow as pa
@@ -22,7 +21,14 @@ from penstock.registry.avro_check import check_avro, needs_check
 from penstock.registry.http import RegistryHttp, RegistryRefused
 from penstock.registry.prefix import PREFIX_SIZE, schema_id
 from penstock.registry.schema_cache import MissingSchema, SchemaCache
-from penstock.registry.schemas import AvroSchema, InvalidSchema, SchemaVersion, parsed_avro, referenced
+from penstock.registry.schemas import (
+    MISFITS,
+    AvroSchema,
+    InvalidSchema,
+    SchemaVersion,
+    parsed_avro,
+    referenced,
+)
 from penstock.registry.settings import RegistrySettings
 from penstock.values.avro_types import avro_columns
 from penstock.values.json_schema_types import NoColumns, json_schema_columns
@@ -40,18 +46,6 @@ __all__ = [
     "Undecodable",
     "columns_of",
 ]
-
-_INVALID: Final = (
-    msgspec.DecodeError,
-    ValueError,
-    EOFError,
-    IndexError,
-    KeyError,
-    TypeError,
-    OverflowError,
-    RecursionError,
-    struct.error,
-)
 
 
 class Undecodable(ValueError):
@@ -124,7 +118,7 @@ class RegistryDecoder:
             return schema.decode(data[PREFIX_SIZE:])
         except Undecodable:
             raise
-        except _INVALID as error:
+        except MISFITS as error:
             raise Undecodable(f"the value does not fit schema {number}: {error}") from error
 
     def _fetched(self, number: int) -> _Schema:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import struct
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +31,14 @@ from penstock.registry.avro_check import check_avro
 from penstock.registry.http import RegistryHttp, RegistryRefused, RegistryUnreachable
 from penstock.registry.prefix import PREFIX_SIZE, schema_id
 from penstock.registry.protobuf import ProtobufSchema
-from penstock.registry.schemas import AvroSchema, InvalidSchema, SchemaVersion, parsed_avro, referenced
+from penstock.registry.schemas import (
+    MISFITS,
+    AvroSchema,
+    InvalidSchema,
+    SchemaVersion,
+    parsed_avro,
+    referenced,
+)
 from penstock.registry.settings import RegistrySettings
 
 __all__ = ["SchemaRegistry"]
@@ -102,17 +108,7 @@ class SchemaRegistry:
                 return Decoded(f"Protobuf {name}, schema {number}", msgspec.json.encode(value), number)
             if kind == "JSON":
                 return Decoded(f"JSON Schema {number}", body, number) if is_json(body) else None
-        except (
-            msgspec.DecodeError,
-            ValueError,
-            EOFError,
-            IndexError,
-            KeyError,
-            TypeError,
-            OverflowError,
-            RecursionError,
-            struct.error,
-        ):
+        except MISFITS:
             return None
         return None
 
