@@ -20,7 +20,7 @@ MISSING: Final[dict[int, str]] = {
 }
 #: by API key: what differs in the effect of an API that is served in the same versions
 _EFFECTS: Final = {
-    34: "a replica is not moved between the directories of a broker: INVALID_REPLICA_ASSIGNMENT",
+    34: "clients of the replica get one retriable error at the end of a move",
     38: "the owner of a token has to be of type User; limits of renewers and tokens",
     40: "ends the connections of a removed token",
     71: "subscriptions are the configs of the resource type CLIENT_METRICS, as in Kafka",

@@ -9,11 +9,12 @@
     <path>/local-log-start-offset-checkpoint        per log with records that only the archive has: where the
                                                     local ones start
     <path>/replication-offset-checkpoint            per log: its high watermark, or an earlier one
-    <path>/topics, deleted, quarantine              the partitions (`folders`), and logs that were set aside
+    <path>/topics, future, deleted, quarantine      the partitions (`folders`), and logs that were set aside
+    <path>/moved                                    marks of partitions that are being moved (`moved_folders`)
 
-Logs go to `deleted` only if the controller removed them by a committed record while the broker ran, or if
-their quarantine entry expired. So the next start may finish their deletion. Logs that a start finds and the
-metadata does not have go to the quarantine.
+Logs go to `deleted` only if the controller removed them by a committed record while the broker ran, if they
+were moved to another directory (`moved_folders`), or if their quarantine entry expired. So the next start may
+finish their deletion. Logs that a start finds and the metadata does not have go to the quarantine.
 
 The manifest of a clean shutdown is removed durably as soon as the directory is opened. After a crash, the
 next start finds no manifest and recovers the logs.
@@ -27,7 +28,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from penstock.model.ids import TopicPartition
+from penstock.model.ids import TopicPartition, format_topic_id
 from penstock.model.steps import Steps, at_once
 from penstock.ports import Clock, File, Files, Rng, Space
 from penstock.storage.config import LogConfig
@@ -51,13 +52,7 @@ from penstock.storage.removal import PartitionRemoval
 from penstock.storage.reserve import Reserve
 from penstock.storage.segments import SegmentCache
 
-__all__ = [
-    "MANY_FILES",
-    "DataDirectory",
-    "DirectoryRefused",
-    "PartitionRemoval",
-    "StoredPartition",
-]
+__all__ = ["MANY_FILES", "DataDirectory", "DirectoryRefused", "PartitionRemoval", "StoredPartition"]
 
 _LOCK: Final = "lock"
 #: logs whose offsets are collected in one slice, a microsecond each
@@ -161,10 +156,9 @@ class DataDirectory:
             raise self.health.failed(e, f"cannot write {self.path}/{CLEAN_SHUTDOWN}") from e
 
     def seal(self) -> list[tuple[Log, FlushPlan]]:
-        """Before `close`: write the files that the next start needs. Touches files only.
+        """Before `close`, behind the last append: write the files that the next start needs.
 
-        The caller carries out the plans, or closes the directory as not clean. Nothing may be appended from
-        now on.
+        The caller carries out the plans, or closes the directory as not clean. Touches files only.
         """
         self.health.check()
         logs = [log for log in self._logs.values() if not log.is_untouched]
@@ -208,8 +202,6 @@ class DataDirectory:
         except OSError:
             return False
 
-    # -- partitions
-
     def partitions(self) -> list[StoredPartition]:
         """The partition folders in the directory."""
         return self.folders.found()
@@ -237,8 +229,8 @@ class DataDirectory:
     def forget(self, partitions: Iterable[StoredPartition]) -> bool:
         """Before new partitions are created: forget earlier partitions of the same names.
 
-        Returns true if a checkpoint on the disk may have their offsets. Another checkpoint has to be written
-        first: after a crash, recovery would apply the old offsets to the new logs.
+        Returns true if another checkpoint has to be written first: recovery would apply offsets of the one
+        on the disk to the new logs.
         """
         keys = {TopicPartition(topic, partition) for topic, partition, _ in partitions}
         self.shutdown.forget(keys)
@@ -300,13 +292,18 @@ class DataDirectory:
 
     def close_log(self, topic: str, partition: int, clean: bool = True) -> None:
         key = TopicPartition(topic, partition)
-        log = self._logs.pop(key)
-        log.close(clean)
-        self._checkpoints.remember(key, self.folders.topic_id_text(topic), log)
+        log = self._logs.pop(key, None)
+        if log is not None:
+            log.close(clean)
+            self._checkpoints.remember(key, self.folders.topic_id_text(topic), log)
 
     def remove_partition(self, topic: str, partition: int) -> PartitionRemoval:
         """Remove one partition, whether its log is open or not."""
         self.let_go(topic, partition)
+        return self.partition_removal(topic, partition)
+
+    def partition_removal(self, topic: str, partition: int) -> PartitionRemoval:
+        """The removal of a partition after `let_go`."""
         path, aside = self.partition_path(topic, partition), self.folders.aside(f"{topic}-{partition}")
         return PartitionRemoval(self._files, self.health, path, aside)
 
@@ -353,7 +350,13 @@ class DataDirectory:
         self.shutdown.forget([key])
         self._checkpoints.forget([key])
 
-    # -- checkpoints
+    def take_over(self, stored: StoredPartition, log: Log) -> None:
+        """Note the offsets of a log of another directory, whose folder is about to be moved to this one."""
+        key, topic_id = TopicPartition(stored.topic, stored.partition), format_topic_id(stored.topic_id)
+        self.forget([stored])
+        self._opener.opened.add(key)
+        self._checkpoints.remember(key, topic_id, log)
+        self._checkpoints.keep_high_watermark(key, topic_id, log.high_watermark)
 
     @property
     def damaged_checkpoints(self) -> dict[str, str]:

@@ -45,6 +45,11 @@ class Durability:
         #: the number of truncations
         self._generation = 0
 
+    @property
+    def generation(self) -> int:
+        """The number of truncations: files may have other bytes than before, and the same size."""
+        return self._generation
+
     def plan(self, end_offset: int) -> FlushPlan:
         """The plan to sync everything below `end_offset`, which is the end of the log."""
         store, epochs = self._store, self._epochs

@@ -3,6 +3,7 @@
     <path>/topics/NAME/topic.metadata                       the topic's id
     <path>/topics/NAME/partition-N/                         a log
     <path>/topics/NAME/partition-N/partition.metadata       its identity: topic id and partition
+    <path>/future/TOPIC-ID/partition-N/                     a copy that is being made (`future_copy`)
     <path>/deleted/                                         what the controller had removed, expired entries
     <path>/quarantine/                                      what was set aside (`quarantine`)
 
@@ -30,6 +31,7 @@ from penstock.storage.segment_files import LOG, base_offset_of, file_name
 
 __all__ = [
     "DELETED",
+    "FUTURE",
     "IDENTITY_FIELDS",
     "PARTITION_METADATA",
     "TOPICS",
@@ -40,6 +42,7 @@ __all__ = [
 ]
 
 TOPICS: Final = "topics"
+FUTURE: Final = "future"
 #: Kafka's name for the file that has a partition's topic id
 PARTITION_METADATA: Final = "partition.metadata"
 _TOPIC_METADATA: Final = "topic.metadata"
@@ -147,7 +150,11 @@ class PartitionFolders:
 
     def identity(self, stored: StoredPartition) -> Identity | None:
         """The identity in the folder at a path; None if the folder has none."""
-        path = self._identity_path(stored.topic, stored.partition)
+        return self.identity_at(self.partition_path(stored.topic, stored.partition))
+
+    def identity_at(self, folder: str) -> Identity | None:
+        """As `identity`, of any folder."""
+        path = f"{folder}/{PARTITION_METADATA}"
         try:
             data = self._files.read(path)
         except OSError:

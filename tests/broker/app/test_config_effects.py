@@ -67,6 +67,7 @@ _NOT_REACHED = {
     # Requests that the clients of the runs do not send, and states that they do not reach.
     *("request.timeout.ms", "max.request.partition.size.limit", "producer.id.expiration.ms"),
     *("replica.selector.class", "penstock.balance.exclude.brokers"),
+    "replica.alter.log.dirs.io.max.bytes.per.second",
     # The controller reads it in the image, of all brokers.
     "penstock.reassignment.throttle",
     *("penstock.self.healing.delay.ms", "penstock.self.healing.partitions.max"),

@@ -19,6 +19,7 @@ from penstock.wire.apis.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
 )
+from tests.broker.configs import set_config
 from tests.broker.disks import BrokerOnDisk, Disk, Volumes, on_disk
 from tests.broker.log_dirs import log_dirs, placement
 from tests.broker.raw import RawClient
@@ -30,6 +31,7 @@ from tests.broker.requests import (
     every_version,
     fetch,
     produce,
+    until,
 )
 
 STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
@@ -128,11 +130,19 @@ def wish(client: RawClient, path: str, topic: str, partition: int, version: int 
 
 
 @pytest.mark.parametrize("version", every_version(ALTER_REPLICA_LOG_DIRS))
-def test_a_replica_stays_in_its_directory(client: RawClient, topic: Topic, version: int) -> None:
+def test_a_replica_moves_to_another_directory(client: RawClient, topic: Topic, version: int) -> None:
     where = placement(client, topic)
     assert wish(client, "/good", topic.name, where["/good"], version) is ErrorCode.NONE
-    moved = wish(client, "/good", topic.name, where["/bad"], version)
-    assert moved is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert placement(client, topic) == where
+    assert wish(client, "/bad", topic.name, where["/good"], version) is ErrorCode.NONE
+    until(lambda: len(log_dirs(client)["/bad"].topics[0].partitions) == 2)
+
+
+def test_no_replica_moves_to_a_cordoned_directory(client: RawClient, topic: Topic) -> None:
+    where = placement(client, topic)
+    set_config(client, 4, "1", "cordoned.log.dirs", "/bad")
+    assert wish(client, "/bad", topic.name, where["/good"]) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert wish(client, "/bad", "no-such-topic", 0) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert placement(client, topic) == where
 
 

@@ -193,9 +193,7 @@ def test_settings_without_effect_are_listed() -> None:
     found = {key.name: key.without_effect for key in config.settings_without_effect()}
     assert found == {
         "num.io.threads": "Accepted for compatibility; without effect.",
-        "num.replica.alter.log.dirs.threads": (
-            "Without effect until replicas can move between the data directories of a broker."
-        ),
+        "num.replica.alter.log.dirs.threads": ("Without effect: replicas are moved one after the other."),
     }
 
 

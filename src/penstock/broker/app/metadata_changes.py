@@ -67,6 +67,7 @@ class MetadataChanges:
         coordinators.transactions.start()
         coordinators.shares.start()
         await self._stages.storage.partitions.load(self._image)
+        await self._stages.replication.replicas.directory_moves.resume()
         self._apply = self._apply_to_broker
 
     async def follow_as_controller(self) -> None:

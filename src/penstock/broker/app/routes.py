@@ -159,6 +159,7 @@ class Routes:
             health.findings,
             stages.replication.links,
             stages.config,
+            stages.replication.replicas.directory_moves,
         )
         self.quorum = QuorumHandlers(
             node.cluster_id,

@@ -1,28 +1,31 @@
 """DescribeLogDirs and AlterReplicaLogDirs.
 
-A replica stays in the directory that it was created in, so AlterReplicaLogDirs succeeds only for replicas
-that are in the requested directory already. To empty a disk, move its replicas to another broker with
-AlterPartitionReassignments.
+AlterReplicaLogDirs begins moves of replicas (`broker/replica/directory_moves.py`), and does not wait for
+their end. DescribeLogDirs has a replica that is being moved twice: in the new directory as a future replica.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Container, Generator, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from penstock.broker.base.context import Context
+from penstock.broker.base.logs import get_logger
 from penstock.broker.links.runtime import Links
 from penstock.broker.node.clock_watch import ClockWatch
 from penstock.broker.node.image_check import ImageCheck
 from penstock.broker.replica.cordoned_directories import cordoned
+from penstock.broker.replica.directory_moves import DirectoryMoves, FutureReplica
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
 from penstock.model.config import BrokerConfig
-from penstock.model.errors import ErrorCode
+from penstock.model.errors import ErrorCode, StorageError
 from penstock.net.deferred import Deferred
 from penstock.observability.health import Finding
 from penstock.observability.health_wire import fields_of
 from penstock.ports import Clock, Space
+from penstock.storage.directory import DataDirectory
 from penstock.wire.apis.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -41,6 +44,9 @@ from penstock.wire.apis.describe_log_dirs import (
 
 __all__ = ["LogDirHandlers"]
 
+log = get_logger("log_dirs")
+#: the longest name of a topic
+_NAME_MAX: Final = 249
 #: partitions between two yields
 _STEP: Final = 64
 #: gets the (total, free) bytes of the volume of each data directory
@@ -59,6 +65,7 @@ class LogDirHandlers:
         health: HealthSteps,
         links: Links,
         config: BrokerConfig,
+        moves: DirectoryMoves,
     ) -> None:
         """`health` computes the findings of this broker about its health, for clients that request them."""
         self._partitions = partitions
@@ -68,6 +75,7 @@ class LogDirHandlers:
         self._clock = clock
         self._links = links
         self._config = config
+        self._moves = moves
 
     def describe_log_dirs(
         self, context: Context, request: DescribeLogDirsRequest
@@ -76,11 +84,9 @@ class LogDirHandlers:
 
     def _described(self, request: DescribeLogDirsRequest) -> Generator[None, None, DescribeLogDirsResponse]:
         partitions = self._partitions
-        wanted = None
-        if request.topics is not None:
-            # Looked up one by one: a large request comes in many parts, and a broker has many partitions.
-            names = {(topic.topic, index): None for topic in request.topics for index in topic.partitions}
-            wanted = [partitions.find(*name) for name in names]
+        names = _requested(request)
+        # Looked up one by one: a large request comes in many parts, and a broker has many partitions.
+        wanted = None if names is None else [partitions.find(*name) for name in names]
         now_ms = int(self._clock.monotonic() * 1000)
         response = self._of_broker()
         closed = cordoned(self._config, partitions.directories)
@@ -103,6 +109,7 @@ class LogDirHandlers:
                 topic = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
                 mirror = self._links.described(partition, now_ms)
                 topic.partitions.append(_described_partition(partition, now_ms, mirror))
+            yield from self._add_futures(directory, names, topics)
             result.topics = list(topics.values())
             result.is_full = directory.health.full is not None
             result.quarantined_bytes = directory.quarantine.size
@@ -131,22 +138,88 @@ class LogDirHandlers:
             links=self._links.reports(),
         )
 
+    def _add_futures(
+        self,
+        directory: DataDirectory,
+        names: Container[tuple[str, int]] | None,
+        topics: dict[str, DescribeLogDirsTopic],
+    ) -> Iterator[None]:
+        """Add the replicas that are being moved to a directory; of all partitions, or of those in `names`."""
+        for number, future in enumerate(list(self._moves)):
+            if not number % _STEP:
+                yield
+            if future.target is directory and (names is None or (future.topic, future.index) in names):
+                topic = topics.setdefault(future.topic, DescribeLogDirsTopic(name=future.topic))
+                topic.partitions.append(self._described_future(future))
+
+    def _described_future(self, future: FutureReplica) -> DescribeLogDirsPartition:
+        """A replica that is being moved, with its lag behind the log in use; -1 if that is offline."""
+        slot = self._partitions.find(future.topic_id, future.index)
+        lag = slot.log.end_offset - future.copy.end_offset if isinstance(slot, Partition) else -1
+        return DescribeLogDirsPartition(
+            partition_index=future.index, partition_size=future.copy.size, offset_lag=lag, is_future_key=True
+        )
+
     def alter_replica_log_dirs(
         self, context: Context, request: AlterReplicaLogDirsRequest
-    ) -> AlterReplicaLogDirsResponse:
-        partitions = self._partitions
+    ) -> Deferred[AlterReplicaLogDirsResponse]:
+        return context.spawn(self._altered(request))
+
+    async def _altered(self, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+        # Like Kafka: of a replica that is named twice, the last directory counts.
+        wanted = {
+            (topic.name, index): directory.path
+            for directory in request.dirs
+            for topic in directory.topics
+            for index in topic.partitions
+        }
         results: dict[str, AlterReplicaLogDirTopicResult] = {}
-        for directory in request.dirs:
-            for topic in directory.topics:
-                result = results.setdefault(topic.name, AlterReplicaLogDirTopicResult(topic_name=topic.name))
-                result.partitions += [
-                    AlterReplicaLogDirPartitionResult(
-                        partition_index=index,
-                        error_code=_answer(partitions, directory.path, topic.name, index),
-                    )
-                    for index in topic.partitions
-                ]
+        for number, ((name, index), path) in enumerate(wanted.items()):
+            if not number % _STEP:
+                await asyncio.sleep(0)
+            result = results.setdefault(name, AlterReplicaLogDirTopicResult(topic_name=name))
+            code = await self._move(name, index, path)
+            result.partitions.append(
+                AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
+            )
         return AlterReplicaLogDirsResponse(results=list(results.values()))
+
+    async def _move(self, topic: str, index: int, path: str) -> ErrorCode:
+        """Begin a move, with the checks in Kafka's order."""
+        partitions = self._partitions
+        if path in partitions.data.missing:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        target = next((directory for directory in partitions.directories if directory.path == path), None)
+        if target is None:
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        if target.health.offline is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if target in cordoned(self._config, [target]):
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        slot = partitions.find(topic, index)
+        if slot is ErrorCode.KAFKA_STORAGE_ERROR:
+            return slot
+        if isinstance(slot, ErrorCode):
+            # The replica may come later.
+            if len(topic) <= _NAME_MAX:
+                partitions.prefer(topic, index, target)
+            # Kafka's error for a replica on another broker, in this response only.
+            return ErrorCode.REPLICA_NOT_AVAILABLE if slot is ErrorCode.NOT_LEADER_OR_FOLLOWER else slot
+        if slot.health.offline is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        try:
+            await self._moves.request(slot, target)
+        except StorageError as e:
+            log.error("replica_move_refused", partition=slot.name, to=path, error=str(e))
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+
+def _requested(request: DescribeLogDirsRequest) -> dict[tuple[str, int], None] | None:
+    """The requested partitions in their order; None for all of them."""
+    if request.topics is None:
+        return None
+    return {(topic.topic, index): None for topic in request.topics for index in topic.partitions}
 
 
 def _described_partition(
@@ -173,18 +246,3 @@ def _follower_lags(partition: Partition, now_ms: int) -> list[FollowerLag]:
         FollowerLag(broker_id=broker, records=records, milliseconds=late_ms)
         for broker, (records, late_ms) in sorted(lags.items())
     ]
-
-
-def _answer(partitions: Partitions, path: str, topic: str, index: int) -> ErrorCode:
-    if path in partitions.data.missing:
-        return ErrorCode.KAFKA_STORAGE_ERROR
-    wanted = next((directory for directory in partitions.directories if directory.path == path), None)
-    if wanted is None:
-        return ErrorCode.LOG_DIR_NOT_FOUND
-    slot = partitions.find(topic, index)
-    if isinstance(slot, ErrorCode):
-        # Kafka's error for a replica on another broker, in this response only.
-        return ErrorCode.REPLICA_NOT_AVAILABLE if slot is ErrorCode.NOT_LEADER_OR_FOLLOWER else slot
-    if any(directory.health.offline is not None for directory in (wanted, slot.directory)):
-        return ErrorCode.KAFKA_STORAGE_ERROR
-    return ErrorCode.NONE if slot.directory is wanted else ErrorCode.INVALID_REPLICA_ASSIGNMENT

@@ -15,6 +15,7 @@ from penstock.broker.replica.unclean_replicas import UncleanReplicas
 from penstock.metadata.image import TopicImage
 from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicId
+from penstock.storage.directory import DataDirectory
 from penstock.wire.messages import Skeleton
 
 __all__ = ["PartitionTable", "Slot"]
@@ -23,6 +24,8 @@ Slot: TypeAlias = Partition | ErrorCode
 #: partitions that were asked for too early; clients choose their names, which have at most so many characters
 _EARLY_MAX: Final = 1000
 _NAME_MAX: Final = 249
+#: directories that clients have chosen for replicas that are not here yet
+_PREFERRED_MAX: Final = 10_000
 
 
 class PartitionTable:
@@ -42,8 +45,16 @@ class PartitionTable:
         self.unclean = UncleanReplicas(on_unclean)
         #: true if the wall clock may refuse timestamps
         self.clock_trusted = True
+        #: the data directories that clients have chosen for replicas that may come; the oldest first
+        self.preferred: dict[tuple[str, int], DataDirectory] = {}
         #: partitions that were not here, or not yet, when a client sent batches for them; the oldest first
         self._early: dict[tuple[str | TopicId, int], None] = {}
+
+    def prefer(self, topic: str, index: int, directory: DataDirectory) -> None:
+        """Have a replica that is not here yet created in a directory, if it comes."""
+        if len(self.preferred) >= _PREFERRED_MAX:
+            del self.preferred[next(iter(self.preferred))]
+        self.preferred[topic, index] = directory
 
     def trust_clock(self, trusted: bool) -> None:
         """Have producers' timestamps checked against the wall clock, or not while it is not trusted."""

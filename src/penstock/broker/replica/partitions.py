@@ -28,6 +28,7 @@ from penstock.broker.replica.stored_partitions import (
     log_damaged,
     log_findings,
     log_quarantined,
+    log_settled,
     place_logs,
     set_aside,
 )
@@ -43,6 +44,7 @@ from penstock.storage.directory import DataDirectory, PartitionRemoval, StoredPa
 from penstock.storage.holes import describe_holes, holes
 from penstock.storage.log import Log
 from penstock.storage.manifest import NO_REGISTRATION, Registration
+from penstock.storage.moved_folders import settle
 from penstock.storage.removal import Removal, Removals
 
 __all__ = ["CheckMetadata", "Partitions"]
@@ -103,8 +105,6 @@ class Partitions(PartitionTable):
     def in_directory(self, directory: DataDirectory) -> Iterator[Partition]:
         return (partition for partition in self if partition.directory is directory)
 
-    # -- coming and going -----------------------------------------------------------------------------
-
     def open(self, cluster_id: str | None = None) -> Log:
         """Open the data directories; returns the metadata log, which lives in one of them.
 
@@ -137,6 +137,7 @@ class Partitions(PartitionTable):
         self._image = image
         assigned = {topic.name: self._assigned(topic) for topic in image.topics.values()}
         stored = StoredPartitions(self.directories, image, assigned)
+        log_settled(await self._workers.in_thread(settle, self._files, self.directories))
         await self._workers.in_thread(stored.sort)
         configs = {name: self._log_config(image.topic_configs(name)) for name in image.topics}
         found = {
@@ -185,7 +186,9 @@ class Partitions(PartitionTable):
     async def add(self, added: Mapping[TopicId, Sequence[int]]) -> None:
         """Host new partitions, each in the directory with the fewest that is not cordoned."""
         for wanted in slices(self._wanted(added), _CREATED):
-            for directory, placed in place_logs(places(self._config, self._counts), wanted).items():
+            for directory, placed in place_logs(
+                places(self._config, self._counts), wanted, self.preferred
+            ).items():
                 await self._make(directory, placed)
 
     def _wanted(self, added: Mapping[TopicId, Sequence[int]]) -> Iterator[WantedLog]:
@@ -210,7 +213,7 @@ class Partitions(PartitionTable):
         Runs between changes of the metadata, as `add` and `release` do. The new partition is handed to
         its users, as every other is.
         """
-        directory = self._let_go(topic.name, index, self.slots(topic).get(index))
+        directory = self.take_out(topic, index)
         if directory is None:
             return
         self.slots(topic)[index] = ErrorCode.KAFKA_STORAGE_ERROR
@@ -223,6 +226,18 @@ class Partitions(PartitionTable):
         log_quarantined(directory, entry)
         config = self._log_config(self._image.topic_configs(topic.name))
         await self._make(directory, [WantedLog(topic, index, config)])
+
+    def take_out(self, topic: TopicImage, index: int) -> DataDirectory | None:
+        """Stop serving a partition; returns its directory, if it has one. `put_in` serves it again."""
+        slots = self.slots(topic)
+        directory = self._let_go(topic.name, index, slots.get(index))
+        slots[index] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return directory
+
+    async def put_in(self, topic: TopicImage, index: int, directory: DataDirectory) -> None:
+        """Serve a partition whose folder is in `directory`."""
+        config = self._log_config(self._image.topic_configs(topic.name))
+        await self._host(directory, [WantedLog(topic, index, config)])
 
     @property
     def any_refused(self) -> bool:
@@ -302,10 +317,7 @@ class Partitions(PartitionTable):
                     await asyncio.sleep(0)
 
     async def close(self, registration: Registration) -> None:
-        """Sync all logs and write the manifests of a clean shutdown, as far as the disks allow.
-
-        `registration` is the one that ends.
-        """
+        """Sync all logs and write manifests with the `registration` that ends, as far as the disks allow."""
         for partition in self:
             if partition.pending is not None:
                 await asyncio.gather(*partition.pending.tasks, return_exceptions=True)
@@ -322,8 +334,6 @@ class Partitions(PartitionTable):
             flusher.abandon()
         for directory in self.data.opened:
             directory.close(clean=False)
-
-    # -- details --------------------------------------------------------------------------------------
 
     def _log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         return read(LogConfig, topic_values(overrides, self._config))

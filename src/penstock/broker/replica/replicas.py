@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from penstock.broker.base.logs import get_logger
 from penstock.broker.base.metrics import Metrics
+from penstock.broker.replica.directory_moves import DirectoryMoves
 from penstock.broker.replica.fenced_brokers import FencedBrokers
 from penstock.broker.replica.fetcher import ReplicaFetcher
 from penstock.broker.replica.follower_quarantine import FollowerQuarantine
@@ -107,6 +108,7 @@ class Replicas:
         self.quarantine = FollowerQuarantine(
             config.node_id, image, partitions, self._leave, cluster.between_changes
         )
+        self.directory_moves = DirectoryMoves(config, world, image, partitions, self._withdraw, cluster)
         self.tail_cuts = TailCuts(partitions, world, cluster.between_changes, self.hosted)
         self.fenced_brokers = FencedBrokers(world.clock)
 
@@ -116,6 +118,7 @@ class Replicas:
         await self._lag_checks.stop()
         for fetcher in self._fetchers.values():
             await fetcher.stop()
+        await self.directory_moves.stop()
         await self.quarantine.stop()
         await self.tail_cuts.stop()
         await self.isr.stop()
@@ -347,6 +350,13 @@ class Replicas:
         coordinator = self._coordinators.get(topic)
         if coordinator is not None:
             coordinator.resigned(index)
+
+    def _withdraw(self, partition: Partition) -> None:
+        """End the role of a replica that is about to be closed; `hosted` gives it its role again."""
+        key = (partition.topic_id, partition.index)
+        self._leave(key)
+        self._led.pop(key, None)
+        self._coordinator_resigned(partition.topic, partition.index)
 
     def _leave(self, key: PartitionKey) -> None:
         following = self._following.pop(key, None)

@@ -28,6 +28,7 @@ from penstock.storage.config import LogConfig
 from penstock.storage.directory import DataDirectory, PartitionRemoval
 from penstock.storage.folders import Identity, PartitionFolder, StoredPartition
 from penstock.storage.log import Log
+from penstock.storage.moved_folders import Settled
 from penstock.storage.ownership import DirectoryRefused
 from penstock.storage.quarantine import QuarantineEntry
 from penstock.storage.removal import Removals
@@ -40,6 +41,7 @@ __all__ = [
     "log_damaged",
     "log_findings",
     "log_quarantined",
+    "log_settled",
     "place_logs",
     "set_aside",
 ]
@@ -246,6 +248,16 @@ def log_quarantined(directory: DataDirectory, entry: QuarantineEntry) -> None:
     )
 
 
+def log_settled(moves: Iterable[Settled]) -> None:
+    """Log the moves between data directories that were finished at start."""
+    for stored, path, entry, directory in moves:
+        if entry is None:
+            log.error("replica_move_lost", topic=stored.topic, partition=stored.partition, path=path)
+        else:
+            log.warning("replica_move_finished", topic=stored.topic, partition=stored.partition, path=path)
+            log_quarantined(directory, entry)
+
+
 class WantedLog(NamedTuple):
     """A partition to host."""
 
@@ -255,13 +267,19 @@ class WantedLog(NamedTuple):
 
 
 def place_logs(
-    counts: dict[DataDirectory, int], wanted: Iterable[WantedLog]
+    counts: dict[DataDirectory, int],
+    wanted: Iterable[WantedLog],
+    preferred: dict[tuple[str, int], DataDirectory] | None = None,
 ) -> dict[DataDirectory, list[WantedLog]]:
-    """Assign each log to the directory with the fewest logs; `counts` is updated."""
+    """Assign each log to the directory with the fewest logs; `counts` is updated.
+
+    A log in `preferred`, from which it is removed, gets that directory unless it has failed.
+    """
     placed: dict[DataDirectory, list[WantedLog]] = {}
     for wanted_log in wanted:
-        directory = min(counts, key=lambda d: counts[d])
-        counts[directory] += 1
+        chosen = preferred.pop((wanted_log.topic.name, wanted_log.partition), None) if preferred else None
+        directory = chosen if chosen and chosen.health.is_well else min(counts, key=lambda d: counts[d])
+        counts[directory] = counts.get(directory, 0) + 1
         placed.setdefault(directory, []).append(wanted_log)
     return placed
 

@@ -159,6 +159,7 @@ class BrokerValues:
     remote_log_reader_max_pending_tasks: int
     remote_log_reader_threads: int
     remote_log_storage_system_enable: bool
+    replica_alter_log_dirs_io_max_bytes_per_second: int
     replica_fetch_backoff_ms: int
     replica_fetch_max_bytes: int
     replica_fetch_min_bytes: int

@@ -20,7 +20,6 @@ LONG_MAX = 2**63 - 1
 
 # Why a key has no effect: `ConfigKey.without_effect`.
 COMPATIBLE_ONLY = "Accepted for compatibility; without effect."
-UNTIL_DIRECTORY_MOVES = "Without effect until replicas can move between the data directories of a broker."
 NO_KERBEROS = "Without effect: GSSAPI is not supported."
 INTERNAL_LISTENER = (
     "Without effect: listener.security.protocol.map has the protocol of the internal listener, which brokers "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from penstock.model.config.keys import (
     COMPATIBLE_ONLY,
-    UNTIL_DIRECTORY_MOVES,
     ConfigKey,
     ConfigType,
     UpdateMode,
@@ -104,11 +103,19 @@ REPLICATION_KEYS: list[ConfigKey] = [
         update_mode=_CLUSTER,
     ),
     ConfigKey(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        _L,
+        2**63 - 1,
+        "Bytes per second that this broker copies while it moves replicas between its data directories.",
+        low=0,
+        update_mode=_CLUSTER,
+    ),
+    ConfigKey(
         "num.replica.alter.log.dirs.threads",
         _I,
         None,
         "Concurrent moves of replicas between data directories.",
-        without_effect=UNTIL_DIRECTORY_MOVES,
+        without_effect="Without effect: replicas are moved one after the other.",
     ),
     ConfigKey(
         "auto.leader.rebalance.enable",
