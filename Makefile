@@ -299,6 +299,10 @@ share-tools: $(READY) ## run Kafka's share-group tools against Penstock and Apac
 cluster-tools: $(READY) ## run Kafka's tools for elections, voters, pages of topics and client metrics against three nodes of each, and compare
 	nice -n 5 $(PY) -m differential.cluster_tools
 
+.PHONY: directory-tools
+directory-tools: $(READY) ## run Kafka's tools for data directories against Penstock and Apache Kafka, and compare
+	nice -n 5 $(PY) -m differential.directory_tools
+
 disasters: $(READY) ## damage, roll back and swap real brokers' files and count what is lost (ONLY=…, AGAINST=kafka, AGAINST=penstock-encrypted)
 	nice -n 5 $(PY) -m disasters $(if $(ONLY),--only $(ONLY)) $(if $(AGAINST),--against $(AGAINST)) --results docs/disasters/$(or $(AGAINST),penstock).json; \
 		status=$$?; $(PY) -m disasters --publish && exit $$status
