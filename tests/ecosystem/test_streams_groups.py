@@ -50,7 +50,8 @@ _GROUP_TOOL = "org.apache.kafka.tools.streams.StreamsGroupCommand"
 
 
 @pytest.mark.parametrize(
-    ("kind", "protocol"), [("penstock", "streams"), ("penstock", "classic"), ("kafka", "streams")]
+    ("kind", "protocol"),
+    [(kind, protocol) for kind in ("penstock", "kafka") for protocol in ("streams", "classic")],
 )
 def test_an_instance_is_killed_and_another_one_comes(
     kind: str, protocol: str, tmp_path: Path, program: Callable[[str, list[str]], Program]
