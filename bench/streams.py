@@ -21,6 +21,7 @@ from bench.members import Member
 from bench.requests import p99
 from bench.table import Contender, Metric, Row, Values, fresh
 from lab.server import HOST
+from penstock.model.errors import ErrorCode
 from penstock.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from penstock.wire.apis.streams_group_heartbeat import (
     STREAMS_GROUP_HEARTBEAT,
@@ -37,6 +38,13 @@ _MEMBERS: Final = 100
 _TASKS: Final = 1000
 _TIMEOUT_S: Final = 120.0
 _LOOK_S: Final = 0.005
+_RETRY_S: Final = 0.02
+#: of a coordinator that is not loaded yet: clients try again
+_SOON: Final = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+}
 _SETTINGS: Final = {
     "group.streams.initial.rebalance.delay.ms": "0",
     "group.streams.heartbeat.interval.ms": "500",
@@ -56,7 +64,7 @@ class StreamsMember(Member):
         self._waits_ms = waits_ms
 
     async def run(self) -> None:
-        await self.call(FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=[self.group]))
+        await self._find()
         answer = await self._beat(joins=True)
         while True:
             if answer.active_tasks is not None:
@@ -65,6 +73,15 @@ class StreamsMember(Member):
             else:
                 await asyncio.sleep(answer.heartbeat_interval_ms / 1000)
                 answer = await self._beat()
+
+    async def _find(self) -> None:
+        """Have the coordinator's topic created; a broker may answer before it leads its partitions."""
+        request = FindCoordinatorRequest(coordinator_keys=[self.group])
+        while True:
+            (found,) = (await self.call(FIND_COORDINATOR, 4, request)).coordinators
+            if found.error_code not in _SOON:
+                return
+            await asyncio.sleep(_RETRY_S)
 
     async def leave(self) -> None:
         request = StreamsGroupHeartbeatRequest(group_id=self.group, member_id=self.id, member_epoch=-1)
@@ -89,8 +106,12 @@ class StreamsMember(Member):
                 subtopologies=[Subtopology(subtopology_id="0", source_topics=[self.topic])]
             )
             request.rebalance_timeout_ms, request.process_id, request.client_tags = 60_000, self.id, []
-        began = time.perf_counter()
-        answer = await self.call(STREAMS_GROUP_HEARTBEAT, 0, request)
+        while True:
+            began = time.perf_counter()
+            answer = await self.call(STREAMS_GROUP_HEARTBEAT, 0, request)
+            if answer.error_code not in _SOON:
+                break
+            await asyncio.sleep(_RETRY_S)
         self._waits_ms.append((time.perf_counter() - began) * 1000)
         if answer.error_code:
             raise RuntimeError(f"heartbeat: error {answer.error_code}: {answer.error_message}")

@@ -146,7 +146,7 @@ def _read(side: Side) -> str:
     """Read all records from the beginning."""
     consumer = Consumer({"bootstrap.servers": side.server.bootstrap, "group.id": "readers"})
     consumer.assign([TopicPartition(_TOPIC, 0, 0)])
-    numbers = []
+    numbers: list[int] = []
     while len(numbers) < _RECORDS:
         message = consumer.poll(60)
         assert message is not None and message.error() is None, message
