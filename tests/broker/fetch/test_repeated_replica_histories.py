@@ -18,6 +18,7 @@ from penstock.broker.fetch.repeated_replica import RepeatedReplicaFetches
 from penstock.broker.replica.isr import IsrSender
 from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ApiError
+from penstock.model.steps import at_once
 from penstock.net.deferred import Deferred
 from penstock.records.record import iter_batches
 from penstock.wire.apis.fetch import FETCH, FetchResponse
@@ -119,7 +120,7 @@ class History:
             )
         elif choice < 0.81:
             for session in self._nodes[LEADER].stages.replication.replicas.sessions:
-                session.refresh(-1, absent_only=False)
+                at_once(session.refresh(-1, absent_only=False))
         elif choice < 0.83 and partition.leadership is not None:
             # The follower is one no more, or one again.
             state = partition.leadership.state

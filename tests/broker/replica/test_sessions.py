@@ -12,6 +12,7 @@ from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.sessions import FollowedPartition, ReplicaSession, ReplicaSessions
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import TopicId
+from penstock.model.steps import at_once
 from penstock.wire.apis.fetch import FetchPartition, FetchRequest, FetchResponse
 from tests.wire.replica_requests import ReplicaRequest
 
@@ -160,10 +161,10 @@ def test_a_request_speaks_for_all_partitions_but_only_to_the_leadership_that_kno
     led.leadership = cast(Leadership, knows := FakeLeadership())
     followed.report_position(led, now_ms=0)
     sessions.take(call(session_id=session.id, session_epoch=1), now_ms=1)
-    session.refresh(0, absent_only=False)
+    at_once(session.refresh(0, absent_only=False))
     assert knows.heard == [0, 1]
     led.leadership = cast(Leadership, is_new := FakeLeadership())
-    session.refresh(0, absent_only=False)
+    at_once(session.refresh(0, absent_only=False))
     assert (knows.heard, is_new.heard) == ([0, 1], [])
 
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Final
 
+from penstock.broker.base.steps import in_slices
 from penstock.broker.replica.leadership import Leadership
 from penstock.broker.replica.sessions import ReplicaSessions
 from penstock.model.config import BrokerConfig
+from penstock.model.steps import Steps, slices
 from penstock.ports import Clock
 from penstock.replication.fetch_plan import PartitionKey
 
@@ -85,22 +87,52 @@ class LagChecks:
         while True:
             lag_ms = self._config.replica_lag_time_max_ms
             await asyncio.sleep(min(lag_ms / 2, _JOIN_MS) / 1000)
-            now_ms = int(self._clock.monotonic() * 1000)
+            now_ms = self._now_ms()
             if now_ms - self._checked_at_ms >= lag_ms // 2:
-                self._refresh(self._checked_at_ms, absent_only=False)
-                self._checked_at_ms = now_ms
-                allowance_ms = self._allowance.checked(self._stalled_ms())
-                for leadership in list(self._led.values()):
-                    leadership.tick(allowance_ms)
-            elif self.under_replicated:
-                self._refresh(self._checked_at_ms, absent_only=True)
+                await in_slices(self._judge(now_ms))
+            elif absent := self._absent():
+                await in_slices(self._refresh(absent))
             else:
                 continue
-            self._check_high_watermarks(self._led.values())
+            self._check_high_watermarks(await in_slices(self._without_high_watermark()))
 
-    def _refresh(self, since_ms: int, *, absent_only: bool) -> None:
+    def _judge(self, now_ms: int) -> Steps[None]:
+        """Have each leadership judge its followers, in slices, all as of one moment."""
+        yield from self._refresh()
+        self._checked_at_ms = now_ms
+        allowance_ms = self._allowance.checked(self._stalled_ms())
+        judged_at_ms = self._now_ms()
+        for some in slices(list(self._led.values())):
+            since_then_ms = self._now_ms() - judged_at_ms
+            for leadership in some:
+                if leadership.partition.leadership is leadership:
+                    leadership.tick(allowance_ms + since_then_ms)
+            yield
+
+    def _absent(self) -> set[int]:
+        """The followers that are absent from an ISR of this broker's partitions."""
+        absent: set[int] = set()
+        for leadership in self._led.values():
+            isr, followers = leadership.state.isr, leadership.state.followers
+            if len(isr) <= len(followers):
+                absent.update(followers.keys() - isr)
+        return absent
+
+    def _refresh(self, absent: Container[int] | None = None) -> Steps[None]:
+        """Report the positions of all followers; of those in `absent` only where the ISR lacks them."""
         for session in self._sessions:
-            session.refresh(since_ms, absent_only=absent_only)
+            if absent is None or session.replica in absent:
+                yield from session.refresh(self._checked_at_ms, absent_only=absent is not None)
+
+    def _without_high_watermark(self) -> Steps[list[Leadership]]:
+        found: list[Leadership] = []
+        for some in slices(list(self._led.values())):
+            found += [leadership for leadership in some if leadership.needs_high_watermark_recovery]
+            yield
+        return found
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic() * 1000)
 
     def _stalled_ms(self) -> int:
         return int((self._clock.monotonic() - self._awake_clock.monotonic()) * 1000)

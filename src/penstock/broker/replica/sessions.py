@@ -18,6 +18,7 @@ from penstock.broker.replica.leadership import Leadership
 from penstock.broker.replica.partition import Partition
 from penstock.model.errors import ApiError, ErrorCode, PenstockError
 from penstock.model.ids import TopicId
+from penstock.model.steps import Steps, is_slice_over
 from penstock.replication.fetch_plan import PartitionKey
 from penstock.wire.apis.fetch import FetchPartition, FetchRequest, FetchResponse
 
@@ -202,14 +203,16 @@ class ReplicaSession:
         if self.waiting is not None:
             self.waiting.supersede(FetchResponse(session_id=self.id))
 
-    def refresh(self, since_ms: int, *, absent_only: bool) -> None:
+    def refresh(self, since_ms: int, *, absent_only: bool) -> Steps[None]:
         """Report the time of the last request for all partitions: a request speaks for its whole session.
 
         With `absent_only`, only for partitions whose ISR lacks the follower: it may be fit to join by now.
         """
         if self.fetched_at_ms <= since_ms:
             return
-        for followed in self.partitions.values():
+        for number, followed in enumerate(list(self.partitions.values()), 1):
+            if is_slice_over(number):
+                yield
             partition, leadership = followed.partition, followed.accepted_by
             if partition is None or leadership is None or leadership is not partition.leadership:
                 continue
