@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from penstock.model.errors import ErrorCode, NotLeaderOrFollower
@@ -332,6 +334,21 @@ def test_observers_that_went_away_are_forgotten() -> None:
         node.wait(1)
     described = node.core.describe(node.now_ms)
     assert described is not None and described.observers == []
+
+
+def test_a_leader_alone_in_its_cluster_waits_for_nothing() -> None:
+    node = Scripted(voters=1)
+    node.wait(0)
+    node.flush()
+    node.wait(10_000)
+    assert node.core.next_deadline_ms() == inf
+    node.fetch(9, 0, 0)
+    assert node.core.next_deadline_ms() < inf, "the observer has to be forgotten if it goes away"
+    for _ in range(302):
+        node.wait(1000)
+    described = node.core.describe(node.now_ms)
+    assert described is not None and described.observers == []
+    assert node.core.next_deadline_ms() == inf
 
 
 def test_a_log_in_memory_forgets_unsynced_records() -> None:

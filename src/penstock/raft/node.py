@@ -265,8 +265,10 @@ class RaftNode:
             waiting = [fetch.deadline_ms for fetch in role.parked.values()]
             if role.change is not None:
                 waiting.append(role.change.deadline_ms)
-            quorum_ms = inf if quorum.is_only_voter else contact_ms + quorum.config.check_quorum_ms
-            return min(role.begin_ms, quorum_ms, *waiting)
+            if quorum.is_only_voter:
+                # Without observers there is no node to tell of the epoch, and none to forget.
+                return min([role.begin_ms if role.replicas else inf, *waiting])
+            return min(role.begin_ms, contact_ms + quorum.config.check_quorum_ms, *waiting)
         if isinstance(role, Nominee | Resigned):
             return min(quorum.deadline_ms, role.resend_ms)
         fetch_ms = quorum.next_fetch_ms if quorum.pending_fetch is None and quorum.is_flushed else inf
