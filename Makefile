@@ -225,8 +225,8 @@ cores-cost: $(READY) ## the cost of many brokers on a machine, and throughput by
 	QUICK='$(QUICK)' ROUNDS='$(ROUNDS)' ROWS='$(ROWS)' NOTE='$(NOTE)' RENDER='$(RENDER)' $(PY) -m bench.cores
 
 .PHONY: scale
-scale: $(READY) ## measure the controller with up to a million partitions on paper, in minutes, and write docs/scaling.md (SIZES='10000 200000', RESULTS=file.json)
-	SIZES='$(SIZES)' RESULTS='$(RESULTS)' $(PY) -m bench.scale
+scale: $(READY) ## measure the controller with up to a million partitions on paper, in minutes, and write docs/scaling.md (SIZES='10000 200000', BROKERS='6000', RESULTS=file.json)
+	SIZES='$(SIZES)' BROKERS='$(BROKERS)' RESULTS='$(RESULTS)' $(PY) -m bench.scale
 
 fuzz: $(READY) ## throw garbage at a broker for a minute (SECONDS=…, SEED=…)
 	$(PY) -m tests.broker.fuzz $(or $(SECONDS),60) $(SEED)

@@ -18,7 +18,7 @@ from pathlib import Path
 from bench import pipeline, pipeline_scale
 from bench.charts import number
 from bench.results import LATEST, load, together
-from bench.scale.results import controller_table
+from bench.scale.results import brokers_table, controller_table
 from bench.scrape import DETAILS, asked
 from disasters import report
 from disasters.judge import Verdict
@@ -281,6 +281,7 @@ PARTS: Parts = {
     "roll": _roll,
     "detectors": _detectors,
     "scale": controller_table,
+    "scale-brokers": brokers_table,
 }
 
 

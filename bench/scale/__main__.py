@@ -1,7 +1,7 @@
-"""`make scale`: measure a controller at several sizes, each in a process of its own, and print the table.
+"""`make scale`: measure a controller at several sizes, each in a process of its own, and clusters of brokers.
 
-The environment names the sizes (SIZES, partitions), and a file for the results (RESULTS, JSON) if they are
-not for the repository. A file keeps the results of its other sizes.
+The environment names the partitions of the controller (SIZES) and of the brokers (BROKERS), and a file for
+the results (RESULTS, JSON) if they are not for the repository. A file keeps the results of its other sizes.
 """
 
 from __future__ import annotations
@@ -13,33 +13,62 @@ import sys
 import tempfile
 from pathlib import Path
 
+from bench.scale.brokers import CLUSTERS, measure
 from bench.scale.cluster import Size
 from bench.scale.report import table
-from bench.scale.results import RESULTS, keep, write_pictures
+from bench.scale.results import RESULTS, brokers_table, keep, write_pictures
 from bench.scale.tasks import run, write_snapshot
 from docs import measured
+from lab.home import LabError
 from penstock.broker.app.server import tune_garbage_collector
 
 _SIZES = "10000 50000 200000 1000000"
+_BROKERS = "6000 50000"
 
 
 def main() -> None:
     if len(sys.argv) == 4:
         _child(sys.argv[1], Size.of(int(sys.argv[2])), Path(sys.argv[3]))
         return
+    path = Path(os.environ.get("RESULTS") or RESULTS)
+    _controller(_numbers("SIZES", _SIZES), path)
+    _brokers(_numbers("BROKERS", _BROKERS), path)
+    if path == RESULTS:
+        measured.write()
+        write_pictures()
+
+
+def _numbers(name: str, default: str) -> list[int]:
+    """Sizes from the environment; `none` for none."""
+    wanted = os.environ.get(name) or default
+    return [] if wanted == "none" else [int(number) for number in wanted.split()]
+
+
+def _controller(sizes: list[int], kept: Path) -> None:
     results: dict[int, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as directory:
-        for partitions in map(int, (os.environ.get("SIZES") or _SIZES).split()):
+        for partitions in sizes:
             path = Path(directory, f"{partitions}.checkpoint")
             values = results[partitions] = {}
             for part in ("write", "run"):
                 values |= _measured(part, partitions, path)
             path.unlink()
-            keep(results, Path(os.environ.get("RESULTS") or RESULTS))
+            keep(results, kept)
     print(table(results))
-    if not os.environ.get("RESULTS"):
-        measured.write()
-        write_pictures()
+
+
+def _brokers(sizes: list[int], kept: Path) -> None:
+    """Measure brokers of each kind; a kind that cannot hold so many partitions here says so."""
+    for partitions in sizes:
+        for kind in CLUSTERS:
+            values: dict[str, float] = {}
+            try:
+                measure(kind, partitions, values.__setitem__)
+            except (LabError, OSError, RuntimeError) as error:
+                print(f"{kind} with {partitions:,} partitions: {error}", file=sys.stderr)
+            if values:
+                keep({partitions: values}, kept, kind)
+                print(brokers_table(kept))
 
 
 def _measured(part: str, partitions: int, path: Path) -> dict[str, float]:

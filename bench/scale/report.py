@@ -7,7 +7,7 @@ from math import log
 
 from bench.scale.cluster import Size
 
-__all__ = ["growth", "table"]
+__all__ = ["growth", "shown", "table"]
 
 
 def growth(results: Mapping[int, Mapping[str, float]], name: str) -> float | None:
@@ -27,12 +27,13 @@ def table(results: Mapping[int, Mapping[str, float]]) -> str:
     lines = [f"| | {' | '.join(heads)} | power |", f"|---|{'--:|' * (len(sizes) + 1)}"]
     for name in names:
         power = growth(results, name)
-        cells = [_shown(results[size].get(name)) for size in sizes]
+        cells = [shown(results[size].get(name)) for size in sizes]
         lines.append(f"| {name} | {' | '.join(cells)} | {'' if power is None else f'{power:.2f}'} |")
     return "\n".join(lines)
 
 
-def _shown(value: float | None) -> str:
+def shown(value: float | None) -> str:
+    """Three figures; nothing for a value that was not measured."""
     if value is None:
         return ""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from bench.scale.curves import PICTURES, Picture, curves
-from bench.scale.results import keep, load, write_pictures
+from bench.scale.results import brokers_table, keep, load, write_pictures
 
 _PICTURE = Picture("costs", "Costs", {"linear, s": 1.0, "flat, µs": 1e-6, "absent, s": 1.0})
 
@@ -55,3 +55,18 @@ def test_the_pictures_of_the_page_show_the_results(tmp_path: Path) -> None:
     for drawn in tmp_path.iterdir():
         assert drawn.read_text() == (docs / "pictures" / drawn.name).read_text()
         assert f"(pictures/{drawn.name})" in (docs / "scaling.md").read_text()
+
+
+def test_brokers_have_a_column_for_each_system_and_size(tmp_path: Path) -> None:
+    path = tmp_path / "scale.json"
+    keep({10: {"load, s": 1.0}}, path)
+    keep({20: {"idle, cores": 0.5}}, path, "penstock")
+    keep({20: {"creation, s": 2.0}}, path, "kafka")
+    assert load(path) == {10: {"load, s": 1.0}}
+    assert brokers_table(path).splitlines() == [
+        "",
+        "| | Penstock, 20 | Apache Kafka, 20 |",
+        "|---|--:|--:|",
+        "| idle, cores | 0.5 |  |",
+        "| creation, s |  | 2 |",
+    ]
