@@ -42,7 +42,7 @@ from penstock.storage.segment_files import (
     TRANSACTION_INDEX,
     file_name,
 )
-from penstock.storage.segments import Segments
+from penstock.storage.segments import NO_OFFSETS, Segments
 from penstock.storage.swap import SWAP_DIRECTORIES, finish_interrupted_swaps
 
 __all__ = ["ClosedLog", "Loaded", "load"]
@@ -91,7 +91,7 @@ class Loaded:
     #: true if names in the directory changed
     changed: bool
     #: the base offsets of segments that begin without a snapshot of the log's producers
-    without_snapshot: set[int]
+    without_snapshot: frozenset[int]
     #: the start of the local segments, at or above the log start
     local_log_start_offset: int = 0
 
@@ -154,11 +154,11 @@ def load(
         recovery_point=recovery_point,
         unsynced=unsynced,
         changed=not (clean and bases),
-        without_snapshot=set(),
+        without_snapshot=NO_OFFSETS,
         local_log_start_offset=local_start,
     )
     if not producers.is_empty:
-        loaded.without_snapshot.update({each.base_offset for each in segments} - {*snapshots})
+        loaded.without_snapshot = frozenset({each.base_offset for each in segments} - {*snapshots})
     _fit_log_start(files, path, loaded, start_recorded, now_ms)
     if closed and report.clean and (closed.epochs or epochs.epochs):
         _compare_epochs(loaded, closed.epochs)

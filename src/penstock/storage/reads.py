@@ -82,7 +82,7 @@ class LogReads:
             self.file_lost |= isinstance(e, FileNotFoundError)
             raise self.health.failed(e, f"cannot read {self.path}") from e
         except OtherSegment as e:
-            self.segments.exchanged.add(e.base_offset)
+            self.segments.exchanged |= {e.base_offset}
             raise
         if found is None and damaged_from < upper and at_least_one:
             # Compaction left nothing before the damage: a reader must not wait there, nor skip it.

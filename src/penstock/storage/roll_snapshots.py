@@ -11,7 +11,7 @@ from penstock.storage.producers import ProducerStates
 from penstock.storage.seals import LogOwner
 from penstock.storage.segment import Segment
 from penstock.storage.segment_files import SNAPSHOT, file_name
-from penstock.storage.segments import Segments
+from penstock.storage.segments import NO_OFFSETS, Segments
 from penstock.storage.snapshot import encode_snapshot
 
 __all__ = ["ENCODED_AT_ONCE", "RollSnapshots"]
@@ -30,7 +30,7 @@ class RollSnapshots:
         self._path = path
         self._owner = owner
         #: the base offsets of segments that have no snapshot, or not yet
-        self.missing: set[int] = set()
+        self.missing = NO_OFFSETS
         #: has the snapshot of more than `beyond` producers written after the roll; None to write all at rolls
         self.write_later: Callable[[int], None] | None = None
         self.beyond = ENCODED_AT_ONCE
@@ -48,7 +48,7 @@ class RollSnapshots:
         file = self._files.open(f"{self._path}/{file_name(offset)}{SNAPSHOT}", create=True)
         file.truncate(0)
         file.append(snapshot)
-        self.missing.discard(offset)
+        self.missing -= {offset}
         return snapshot, file
 
     def defer(self, offset: int, producers: ProducerStates) -> None:
@@ -58,7 +58,7 @@ class RollSnapshots:
         a time.
         """
         assert self.write_later is not None, "snapshots are not deferred"
-        self.missing.add(offset)
+        self.missing |= {offset}
         with suppress(FileNotFoundError):
             self._files.remove(f"{self._path}/{file_name(offset)}{SNAPSHOT}")
         if producers.viewed_by is None:
@@ -66,7 +66,7 @@ class RollSnapshots:
 
     def written(self, offset: int, active: Segment, producers: ProducerStates) -> None:
         """The snapshot at `offset` is in its place. A later one may be due, of a segment that is empty."""
-        self.missing.discard(offset)
+        self.missing -= {offset}
         if active.base_offset in self.missing and producers.end_offset == active.base_offset:
             self.defer(active.base_offset, producers)
 
@@ -75,7 +75,8 @@ class RollSnapshots:
 
         It takes the producers from a snapshot, and without it from the batches before it.
         """
-        self.missing = {offset for offset in self.missing if offset >= segments.first.base_offset}
+        first = segments.first.base_offset
+        self.missing = frozenset(offset for offset in self.missing if offset >= first)
         kept = len(removed)
         while kept:
             following = segments.after(removed[kept - 1])

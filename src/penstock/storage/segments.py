@@ -10,7 +10,10 @@ from typing import Final
 
 from penstock.storage.segment import Segment
 
-__all__ = ["SegmentCache", "Segments"]
+__all__ = ["NO_OFFSETS", "SegmentCache", "Segments"]
+
+#: One object for the logs of all partitions: Python makes a new empty set of 216 bytes each time.
+NO_OFFSETS: Final[frozenset[int]] = frozenset()
 
 #: the usual limit of descriptors is 1,024
 _OPEN_FILES_MAX: Final = 256
@@ -73,9 +76,9 @@ class Segments:
 
     def __init__(self, segments: Iterable[Segment]) -> None:
         #: base offsets of segments whose batches a read found not to be those that were sealed
-        self.exchanged: set[int] = set()
+        self.exchanged = NO_OFFSETS
         #: base offsets of segments in which a read found a batch that does not follow the one before it
-        self.broken: set[int] = set()
+        self.broken = NO_OFFSETS
         self._reset(segments)
 
     def _reset(self, segments: Iterable[Segment]) -> None:

@@ -196,7 +196,7 @@ class SegmentStore:
                 position = segment.find(offset, cached_only)
             size = self._readable_end(segment, upper, end_offset, cached_only) - position
         except CorruptLog:
-            segments.broken.add(segment.base_offset)
+            segments.broken |= {segment.base_offset}
             raise
         active = segment is segments.active
         file = segment.file or segment.open_file()
@@ -232,7 +232,7 @@ class SegmentStore:
         try:
             sound = sound_end(segment, offset, position, end, self._compact, cached_only)
         except BrokenChain:
-            self.segments.broken.add(segment.base_offset)
+            self.segments.broken |= {segment.base_offset}
             raise
         return size if sound == end else sound - position
 

@@ -167,7 +167,7 @@ class Maintenance:
             except OtherSegment as e:
                 log.error("compaction_failed", partition=partition.name, error=str(e))
                 # The scrubber replaces the segment within a minute. Later rounds try again.
-                partition.log.segments.exchanged.add(e.base_offset)
+                partition.log.segments.exchanged |= {e.base_offset}
             except CorruptLog as e:
                 log.error("compaction_failed", partition=partition.name, error=str(e))
                 # A log with known damage is skipped. If no damage is found, the log is never tried again.

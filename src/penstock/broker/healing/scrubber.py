@@ -60,6 +60,7 @@ from penstock.storage.scrub import (
 )
 from penstock.storage.segment import Segment
 from penstock.storage.segment_files import LOG
+from penstock.storage.segments import NO_OFFSETS
 
 __all__ = ["Scrubber"]
 
@@ -313,8 +314,8 @@ class Scrubber:
         files. If batches did not follow each other and are sound, the index is not: it is rebuilt.
         """
         segments = partition.log.segments
-        exchanged, segments.exchanged = segments.exchanged, set()
-        broken, segments.broken = segments.broken, set()
+        exchanged, segments.exchanged = segments.exchanged, NO_OFFSETS
+        broken, segments.broken = segments.broken, NO_OFFSETS
         for base_offset in sorted(exchanged):
             segment = segments.holding(base_offset)
             sealed = describe(partition.log, segment)
