@@ -87,6 +87,17 @@ def test_a_folder(tmp_path: Path) -> None:
     check_archive(open_store(address))
 
 
+def test_other_users_cannot_read_a_new_folder(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        (tmp_path / "shared").mkdir(mode=0o755)
+        for name, mode in (("new", 0o700), ("shared", 0o755)):
+            open_store(parse_address(str(tmp_path / name)), create=True)
+            assert (tmp_path / name).stat().st_mode & 0o777 == mode
+    finally:
+        os.umask(before)
+
+
 @pytest.mark.process
 @pytest.mark.slow
 def test_s3(s3: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,8 @@ def open_store(
         raise ArchiveRefused(f"obstore is missing: {pip_install('archive')}") from e
     if address.folder is not None:
         if create:
-            address.folder.mkdir(parents=True, exist_ok=True)
+            # It has records, which only the user of the broker can read in a data directory, too.
+            address.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         elif not address.folder.is_dir():
             raise ArchiveRefused(f"there is no archive: {address.folder} is no folder")
         return LibraryStore(stores.LocalStore(address.folder), address.folder)
