@@ -29,7 +29,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-RECORDING = Path(__file__).parent / "data" / "h200_nvidia_smi.csv"
+from penstock.telemetry import samples
+
+RECORDING = Path(samples.__file__).with_name("h200_nvidia_smi.csv")
 TOPIC = "gpu-telemetry"
 PARTITIONS = 4
 GPUS = 8

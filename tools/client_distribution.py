@@ -77,7 +77,7 @@ def modules() -> list[str]:
 def project(whole: Mapping[str, Any], version: str) -> dict[str, Any]:
     """The content of `pyproject.toml`, from that of `penstock-mq`."""
     known = whole["project"]
-    same = ("requires-python", "license", "license-files", "authors")
+    same = ("requires-python", "license", "license-files", "authors", "urls")
     required = {re.split(r"[<>=]", text)[0]: text for text in known["dependencies"]}
     extras = {extra: known["optional-dependencies"][extra] for extra in CLIENT_EXTRAS}
     return {
@@ -87,7 +87,7 @@ def project(whole: Mapping[str, Any], version: str) -> dict[str, Any]:
             "version": version,
             "description": "Python clients of Penstock and Apache Kafka, without the broker",
             "readme": "README.md",
-            **{key: known[key] for key in same},
+            **{key: known[key] for key in same if key in known},
             "keywords": ["kafka", "message queue", "client", "producer", "consumer", "asyncio"],
             "classifiers": [each for each in known["classifiers"] if not each.startswith(_OF_BROKERS)],
             "dependencies": [required[name] for name in DEPENDENCIES],

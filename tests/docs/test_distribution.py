@@ -72,3 +72,9 @@ def test_the_metadata_names_the_tested_versions_of_python() -> None:
     assert {"3.11", "3.12", "3.13"} <= versions
     assert PROJECT["keywords"]
     assert PROJECT["authors"]
+
+
+def test_the_metadata_names_no_address_that_is_not_ours() -> None:
+    """The project has no public address: CONTRIBUTING.md says what to do when it has one."""
+    assert "urls" not in PROJECT
+    assert [sorted(author) for author in PROJECT["authors"]] == [["name"]]

@@ -171,6 +171,11 @@ def test_config_files_on_the_pages_are_config_files() -> None:
         load_config_file(block.code, "yaml")
 
 
+def test_the_readme_lists_every_page() -> None:
+    assert {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")} <= {*pages(), "docs/newcomer.md"}
+    assert "docs/newcomer.md" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
 def test_every_page_with_code_is_run_or_named() -> None:
     """A page that the README does not link to is run by nothing."""
     everything = [str(path.relative_to(ROOT)) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))]

@@ -151,6 +151,25 @@ def test_a_directory_in_use_is_refused() -> None:
         opened(Locked())
 
 
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (OSError(errno.ENOENT, "No such file", "/data"), "/data cannot be used: No such file"),
+        (OSError(errno.EACCES, "Permission denied", "/data/lock"), "/data/lock: Permission denied"),
+        (OSError("no room"), "/data cannot be used: no room"),
+    ],
+)
+def test_a_directory_that_the_system_refuses_is_named_once(error: OSError, line: str) -> None:
+    class Refusing(MemoryFiles):
+        def lock(self, path: str) -> File:
+            raise error
+
+    with pytest.raises(DirectoryRefused) as refused:
+        opened(Refusing())
+    assert str(refused.value).endswith(line)
+    assert str(refused.value).startswith("/data cannot be used: ")
+
+
 def test_only_a_clean_shutdown_is_trusted_and_only_once() -> None:
     files = MemoryFiles()
     directory = opened(files)

@@ -46,7 +46,7 @@ from penstock.storage.manifest import (
     encode_manifest,
 )
 from penstock.storage.offset_checkpoints import Checkpoint, OffsetCheckpoints
-from penstock.storage.ownership import DirectoryRefused, Owner, make_durably, own
+from penstock.storage.ownership import DirectoryRefused, Owner, make_durably, own, refusal
 from penstock.storage.quarantine import Quarantine, QuarantineEntry
 from penstock.storage.removal import PartitionRemoval
 from penstock.storage.reserve import Reserve
@@ -123,7 +123,7 @@ class DataDirectory:
         except BlockingIOError as e:
             raise DirectoryRefused(f"{path} is in use by another broker: stop it, or use another path") from e
         except OSError as e:
-            raise DirectoryRefused(f"{path} cannot be used: {e}") from e
+            raise DirectoryRefused(f"{path} cannot be used: {refusal(e, path)}") from e
         directory = cls(files, path, lock, owner, manifest, clock)
         directory.keep_reserve()
         return directory

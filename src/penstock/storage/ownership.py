@@ -78,7 +78,7 @@ def introduce(files: Files, paths: Sequence[str]) -> None:
             try:
                 _write(files, path, owner._replace(siblings=known))
             except OSError as e:
-                raise DirectoryRefused(f"{path} cannot be used: {e}") from e
+                raise DirectoryRefused(f"{path} cannot be used: {refusal(e, path)}") from e
 
 
 def own(files: Files, path: str, cluster_id: str | None, node_id: int, rng: Rng) -> Owner:
@@ -116,6 +116,13 @@ def make_durably(files: Files, path: str) -> None:
         files.sync_dir(parent)
 
 
+def refusal(error: OSError, path: str) -> str:
+    """Why the system refuses a directory, with the file in it, if it is about one."""
+    if error.strerror is None:
+        return str(error)
+    return error.strerror if error.filename in (None, path) else f"{error.filename}: {error.strerror}"
+
+
 def _read(files: Files, path: str) -> Owner | None:
     """The owner of a path; None if it has none."""
     try:
@@ -132,7 +139,7 @@ def _read(files: Files, path: str) -> Owner | None:
             frozenset({directory_id, *meta.get("directory.ids", ())}),
         )
     except OSError as e:
-        raise DirectoryRefused(f"{path} cannot be used: {e}") from e
+        raise DirectoryRefused(f"{path} cannot be used: {refusal(e, path)}") from e
     except (ValueError, KeyError, TypeError) as e:
         raise DirectoryRefused(
             f"{path}/{_META} is damaged ({e}): restore it from a backup. If you have edited it, remove its "
