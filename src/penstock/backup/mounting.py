@@ -47,7 +47,7 @@ __all__ = ["Mount", "mount_settings", "open_mount"]
 log = get_logger("mount")
 #: topics that are created by one change of the metadata
 _TOPICS_AT_ONCE: Final = 100
-#: so that no background job changes what is served
+#: no background job of a mount may change its data
 _SETTINGS: Final = {
     "penstock.memory": "true",
     "log.retention.check.interval.ms": str(2**62),

@@ -88,8 +88,8 @@ class Contacts:
     def is_unreachable(self) -> bool:
         """Whether every address refuses or has no host, so that waiting longer will not help.
 
-        librdkafka reports that all brokers are down when those are that it has tried so far. So the bootstrap
-        addresses are tried directly.
+        librdkafka reports "all brokers down" before it has tried every address. So the command connects to
+        the bootstrap addresses itself.
         """
         if self._unresolved:
             return True

@@ -1,8 +1,9 @@
 """Runs librdkafka's consumer on a thread of its own.
 
 The calls of librdkafka run on the fetcher's thread (call_thread.py); the buffer belongs to the event loop. A
-fetch waits for one message and then takes what else is there, so that neither latency nor throughput pays for
-the other. A fetch whose caller was cancelled is kept for the next one: nothing that was read is dropped.
+fetch waits for one message, and then takes all other messages in the buffer: single messages are not delayed,
+and many are taken at once. A fetch whose caller was cancelled is kept for the next one: nothing that was read
+is dropped.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Compresses only batches whose values have at least a given size.
 
-librdkafka compresses every batch or none. `SmallBatches` presents two of its producers as one: one that
-compresses and one that does not. Messages of a partition are gathered until their values reach the threshold,
+librdkafka compresses every batch or none. `SmallBatches` is a producer over two of librdkafka: the first
+compresses, the second does not. Messages of a partition are gathered until their values reach the threshold,
 and then go to the first; those that do not reach it within the linger time go to the second.
 
 Invariant: a partition has messages in flight in at most one of the two producers, so their order is kept.

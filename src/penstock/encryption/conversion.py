@@ -95,7 +95,8 @@ def _convert(
 def _check_plain(files: Files, directory: str, paths: Iterable[str]) -> None:
     """Raise PenstockError if a file without a header of the encryption is not in plain text, but damaged.
 
-    `meta.json` is encrypted last, and begins with a brace. What it says of the others, they must be.
+    `meta.json` is encrypted last, and begins with a brace. If it is in plain text, all other files must be,
+    too.
     """
     meta = f"{directory}/{META}"
     is_plain = file_state(files, meta).version == PLAIN

@@ -235,7 +235,8 @@ class ConsumerRequests:
         response = ConsumerGroupHeartbeatResponse(member_id=member.id, member_epoch=request.member_epoch)
         if request.member_epoch != STATIC_LEAVE_EPOCH:
             return member, response
-        # Without its partitions if there are many; its target keeps them for it.
+        # The record lists the partitions of the member only if they are few: its target assignment keeps
+        # them.
         kept: Partitions = {}
         if not has_many_partitions(member, {}):
             kept = {topic: dict.fromkeys(epochs, 0) for topic, epochs in member.assigned.items()}

@@ -1,6 +1,7 @@
 """Balancing by measured load, a step at a time: what partitions take in, and which one move helps most.
 
-A broker's load is what the partitions take in that it leads, and what those take in that it holds. As long
+A broker has two loads: the bytes per second of the partitions that it leads, and those of all partitions of
+which it has a replica. As long
 as a broker leads clearly more than the mean (`tolerance`), a leader moves to a follower in sync, which costs
 nothing. Only then, and only where that is wanted, a replica moves to a broker that holds less. No move puts
 replicas of a partition closer together, and none is made while a broker is down or anything else moves.

@@ -15,7 +15,7 @@ from penstock.wire.schema import Struct
 
 __all__ = ["MOST_ELECTIONS", "balance_leaders", "begin_change", "lead_elsewhere"]
 
-#: elections that one decision may make, so that no other decision waits long for it
+#: the most elections of one decision, so that the next decision does not wait long
 MOST_ELECTIONS: Final = 1000
 _NOBODY: Final = -1
 

@@ -81,9 +81,9 @@ class PartitionChange:
         self.recovery = partition.leader_recovery
         #: what started the reassignment (`Origin`)
         self.origin = partition.origin
-        #: brokers that may have lost what they had: they are no eligible leaders
+        #: brokers after an unclean shutdown, which may have lost records: they are no eligible leaders
         self.unclean_shutdown: Collection[int] = ()
-        #: brokers that have nothing of what they had: they are not the last known leader
+        #: brokers with an emptied directory: none of them counts as the last known leader
         self.emptied: Collection[int] = ()
         #: brokers that are elected only where no other replica may lead
         self.avoided: Collection[int] = ()

@@ -26,7 +26,7 @@ class Deferred(Generic[T]):
         self.done = False
         #: called when the value is no longer needed
         self.on_cancel: Callable[[], None] | None = None
-        #: makes of what it is resolved with what its listener gets
+        #: converts the resolved value for the listener
         self.convert: Callable[[Any], T] | None = None
         self._value: Any = None
         self._then: Callable[[T], None] | None = None

@@ -28,7 +28,7 @@ class Limits:
     frame_bytes_per_s_min: int = 16 << 10
     #: how long the TLS handshake and the authentication of a connection may take
     authentication_timeout_s: float = 10.0
-    #: connections of one listener that have not authenticated, and those of one address there
+    #: unauthenticated connections of one listener, and of one client address on it
     max_unauthenticated: int = 1 << 31
     max_unauthenticated_per_ip: int = 1 << 31
     backlog: int = 1024

@@ -16,11 +16,11 @@ from penstock.observability.health import ORDER, Finding, Health, Level, Part
 
 __all__ = ["TOPICS_MAX", "BrokerReport", "MergedHealth", "merged", "report", "report_in"]
 
-#: topics that a report names one by one
+#: a report lists so many topics by name
 TOPICS_MAX: Final = 100
 #: findings about one of the brokers: a broker that does not respond needs no second one
 _ABOUT_BROKERS: Final = frozenset({"broker_fenced", "broker_silent", "broker_stopping"})
-#: findings of one broker about another one that does not respond to it
+#: findings of a broker about another broker that is silent
 _SILENCES: Final = frozenset({"broker_silent", "leader_silent"})
 
 

@@ -50,7 +50,8 @@ class LogRecovery:
         recovery = quorum.state.recovery
         is_new_voter = recovery == Recovery.NEW and quorum.voters.get(quorum.key.id) is not None
         if quorum.follows_all:
-            # What it has forgotten is void, and what it fetches it has.
+            # All voters elected this leader, so no forgotten vote matters, and what the replica fetches
+            # counts.
             return quorum.key
         if recovery == Recovery.FORGOTTEN:
             return ReplicaKey(quorum.key.id, quorum.next_directory_id)

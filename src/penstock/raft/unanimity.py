@@ -27,8 +27,8 @@ from penstock.raft.state import QuorumState, Recovery
 
 __all__ = ["EPOCHS_SKIPPED", "Unanimity", "state_without_votes"]
 
-#: the least number of epochs between the last one that a voter knows and that of a unanimous election, which
-#: is chosen at random from as many: forgotten elections whose records no disk has used a few of them
+#: A unanimous election skips at least so many epochs after the last known one, and at random up to twice as
+#: many: elections that no disk remembers may have used the next ones.
 EPOCHS_SKIPPED: Final = 1000
 
 

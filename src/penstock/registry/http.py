@@ -1,7 +1,7 @@
 """HTTP requests to a registry that may be slow, huge or hostile, in threads that nothing else uses.
 
 Invariant: a response has `BYTES_MAX` bytes and `_TIMEOUT_S` seconds at most, from the connection to its last
-byte, so that a registry which sends a byte now and then holds a thread no longer than one that is silent.
+byte, so a registry that sends single bytes slowly holds a thread no longer than a silent registry.
 Requests that wait for a thread are bounded, too. No request follows a redirect or uses a proxy of the
 environment: either would get the credentials.
 

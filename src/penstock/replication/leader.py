@@ -4,9 +4,9 @@ Invariants:
 - `high_watermark` never moves back, and moves only while the committed ISR has at least min ISR members, or
   to what an earlier leader had committed (`recover_high_watermark`).
 - It never passes the end offset of any member of the *maximal* ISR: the committed one and the replica whose
-  addition is in flight. A replica being removed counts until the metadata has it removed. A proposal that was
-  sent twice and refused once may still be granted: its replica counts on, until the partition epoch moves or
-  no copy can be under way any more.
+  addition is in flight. A replica being removed counts until the metadata has it removed. If a proposal was
+  sent twice and one copy was refused, the controller may still accept the other copy. Its replica counts
+  until the partition epoch moves, or until no copy can be in flight any more.
 - At most one proposal is in flight, and its outcome counts only while it is the one in flight.
 - A follower joins only if it fetched in this leader epoch, and since it last left the ISR, reached the high
   watermark and the epoch's start, is neither fenced nor shutting down, and fetches as the incarnation that is

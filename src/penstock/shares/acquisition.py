@@ -93,7 +93,7 @@ def _pieces(fetch_offset: int, batches: Sequence[FetchedBatch]) -> Iterator[_Pie
 
 
 class _Acquisition:
-    """One request and what it has acquired so far."""
+    """An acquire request, with the records that it has acquired so far."""
 
     def __init__(
         self, partition: SharePartition, request: AcquireRequest, limits: ShareLimits, deadline_ms: int

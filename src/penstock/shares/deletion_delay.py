@@ -13,12 +13,13 @@ from typing import Final
 
 __all__ = ["DeletionDelay"]
 
-#: the end of the log is noted so often during the delay
+#: the number of times at which the log end offset is noted during the delay
 _NOTES: Final = 20
 
 
 class DeletionDelay:
-    """The ends that one log had in one term of its leader. Pure: the caller passes the time."""
+    """Log end offsets of one partition in one leader epoch, with their times. Pure: the caller passes the
+    time."""
 
     __slots__ = ("_delay_ms", "_notes", "_passed")
 

@@ -54,7 +54,7 @@ def describe_holes(log: Log) -> str:
 def uncommitted_damage(log: Log) -> int | None:
     """The first offset of damage above the high watermark; None if there is none.
 
-    A follower that truncates its log there gives up nothing that it knows to be committed.
+    A follower that truncates its log there loses no record below its high watermark.
     """
     found = (damage.first_offset for damage in log.recovery.corruption)
     return next((offset for offset in found if offset >= log.high_watermark), None)

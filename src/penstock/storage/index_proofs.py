@@ -3,10 +3,10 @@
 A transaction index that lost entries shows records of aborted transactions. So every sealed segment that a
 start does not read needs a proof: its seal has the checksum of the index, or says that there is none.
 
-- A segment that the recovery after a crash has read has an index that the recovery has built.
+- If the recovery after a crash has read a segment, it has also built the index.
 - A sealed segment has its seal.
-- Of a segment without a seal, in a log that matches the manifest of a clean shutdown, the manifest has the
-  number of entries, and the log has a marker for each of them.
+- A segment without a seal is proved by the manifest of a clean shutdown, if the log matches it: the manifest
+has the number of entries, and the log has a marker for each entry.
 - A segment without a seal, after a crash, has no proof. That matters only if the log has transactions.
 
 Without a proof, the log is replayed from the first such segment on, and the segments are sealed. Cost: after

@@ -1,8 +1,8 @@
 """Gaps in a producer's sequence that its own earlier batch will fill: what the leader answers meanwhile.
 
-A producer has several batches in flight. If the first is refused with an error that it retries (another
-broker leads, too few replicas are in sync, the disk is full) and the next one meets a leader that would take
-it, this next one has a gap before it. The batch in between is on its way. OUT_OF_ORDER_SEQUENCE_NUMBER would
+A producer has several batches in flight. One may be refused with an error that the producer retries: another
+broker leads, too few replicas are in sync, the disk is full. If a leader could append the next batch, this
+batch has a gap before it, which the retry will fill. OUT_OF_ORDER_SEQUENCE_NUMBER would
 tell the producer that records are lost: librdkafka then begins a new epoch for all its partitions, and sends
 again, with new sequences, what leaders have in their logs already. Such a record is there twice. A producer
 that is not known may start at any sequence; if its first batch was refused, the second would be taken, and

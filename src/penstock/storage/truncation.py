@@ -108,7 +108,7 @@ class Truncation:
         # First of all: with the leader epochs of the old log, an empty one would look as if it were done.
         with self._health.disk(f"reset {store.path}"), suppress(FileNotFoundError):
             store.files.remove(f"{store.path}/{EPOCHS_FILE}")
-        # The leader has said so, which is its reason.
+        # The leader gave this log start, so it is explained.
         log.explained_start = log_start_offset
         self.reset_to(offset, log_start_offset)
         log.producers.load(list(producers), offset)

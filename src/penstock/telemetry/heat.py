@@ -1,8 +1,8 @@
 """The temperature that a GPU should have: by its power, and by the air of its host.
 
 A model's temperature rises with power along a line, and each host shifts it by what its air does. Both are
-robust: a slope is the median of slopes between pairs of GPUs, and a host's share is the median of its other
-GPUs, so that neither a hot GPU nor a few of them explain themselves.
+medians: the slope is that of pairs of GPUs, and the shift of a host is that of its other GPUs. So a few hot
+GPUs do not change what is expected of them.
 
 Pure: numpy arrays in, numpy arrays out. Rules of the fleet and `penstock telemetry now` use the same.
 """

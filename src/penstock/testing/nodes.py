@@ -1,8 +1,8 @@
 """One broker of a cluster in a test: a thread with an event loop. All brokers share one time and network.
 
-A thread and a loop of its own make a broker as independent as a process is. Held, it is as a process under
-SIGSTOP: its kernel takes connections and bytes, it does nothing with them, and when it goes on it finds that
-time has passed.
+A thread and a loop of its own make a broker as independent as a process is. A broker on hold is like a
+process under SIGSTOP: the kernel accepts connections and bytes, the broker does not read them, and when it
+goes on, time has passed.
 """
 
 from __future__ import annotations

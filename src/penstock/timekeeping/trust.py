@@ -90,7 +90,7 @@ class Standing(IntEnum):
 
     #: a broker of an earlier release
     UNKNOWN = 0
-    #: no evidence contradicts it: it vouches for others
+    #: no evidence contradicts the clock, and it is evidence for other clocks
     BELIEVED = 1
     HELD = 2
     #: a new broker, which has no history

@@ -70,7 +70,7 @@ def _object(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> A
 
 
 def _followed(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """A schema, or the one that it refers to; None if there is none."""
+    """A schema after its references; None if a reference leads nowhere."""
     for _ in range(_DEPTH_MAX):
         if not isinstance(schema, Mapping):
             return None

@@ -303,7 +303,7 @@ class _DecoderSource(Source):
     def _fixed_structs(
         self, cls: StructType, sequence: list[Field], items: str, item: str, count: str
     ) -> None:
-        """Elements that are all of one size: one call unpacks them all."""
+        """Elements of a fixed size: one call unpacks all of them."""
         codes = "".join(FIXED[field.kind] for field in sequence)
         packer = self.packer(codes)
         unpack = self.refer(f"each_{codes.replace('?', 'Z')}", packer.iter_unpack)

@@ -4,8 +4,9 @@ Values are fetched into locals, runs of fixed-size fields with the length that f
 call, and the pieces collect in the list `w`, joined at the end. A records field closes what was collected so
 far and becomes a part of its own in the list `out`, exactly as it was handed in.
 
-An element of an array is written in one of two ways. Usually all in it that can be empty is (no errors, no
-aborted transactions, no tags): then those lengths are fixed values too, and mostly one call packs it all.
+An element of an array is written in one of two ways. Usually all its lists and texts that can be empty are
+empty (no errors, no aborted transactions, no tags). Their lengths are then constants, too, and mostly one
+call packs the whole element.
 
 Values come from our own handlers: a value that does not fit its field raises the error of Python.
 

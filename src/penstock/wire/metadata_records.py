@@ -66,7 +66,7 @@ class RegisterBrokerRecord(Struct):
     in_controlled_shutdown: bool = boolean("1+")
     log_dirs: list[bytes] = array(uuid(), "3+", tag=0)
     cordoned_log_dirs: list[bytes] | None = nullable_array(uuid(), "4+", tag=1)
-    #: the machine that it runs on, where that is not what its first listener says
+    #: the machine of the broker, if the host of its first listener does not name it
     machine: str | None = nullable_string(tag=OWN_TAGS)
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from penstock.broker.app.archive_access import ArchiveAccess
-from penstock.broker.app.archive_reads import ArchiveReads
-from penstock.broker.app.archived_state import ArchivedStates
+from penstock.broker.app.archive_reads import ArchivedStates, ArchiveReads
 from penstock.broker.app.copies import ArchiveCopies
 from penstock.broker.app.local_retention import LocalRetention
 from penstock.broker.base.metrics import Metrics

@@ -51,7 +51,8 @@ class Context:
     handled_ns: int
     marks: dict[str, int]
     answers: Sequence[Any]
-    #: Set when a long computation begins: those that follow hold its result, so they wait for no other.
+    #: Set when a long computation begins. The next computations of the request hold its result, so they do
+    #: not wait for those of other requests.
     has_begun: bool
     #: whether another broker has forwarded the request of a client
     is_forwarded: bool = False

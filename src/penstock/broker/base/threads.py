@@ -47,7 +47,7 @@ class Threads:
         return future
 
     def close(self) -> None:
-        """Take no more jobs. The threads end after those that they have."""
+        """Take no more jobs. The threads finish the jobs in the queue, and end."""
         self._is_closed = True
         for _ in self._threads:
             self._jobs.put(None)

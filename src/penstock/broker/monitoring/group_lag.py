@@ -203,7 +203,8 @@ class GroupLag:
                 self._starts |= await self._listed(leader, starting, _EARLIEST)
 
     async def _listed(self, leader: int, topics: dict[str, list[int]], when: int) -> dict[Key, int]:
-        """The offsets of partitions that another broker leads, without those that it does not know."""
+        """Offsets of partitions, from the broker that leads them; partitions that it does not know are left
+        out."""
         wanted = [
             ListOffsetsTopic(
                 name=topic,

@@ -14,7 +14,7 @@ from penstock.records.batch import HEADER_SIZE, BatchHeader, read_header, stamp
 
 __all__ = ["BATCHES_MAX", "BYTES_MAX", "append_at_offsets", "check_and_stamp", "start_empty_log"]
 
-#: of one call, unless it has one batch: they are appended without a pause
+#: limits of one call, which appends without a pause; a single batch may be larger
 BYTES_MAX: Final = 4 << 20
 BATCHES_MAX: Final = 1000
 

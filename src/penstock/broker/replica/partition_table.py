@@ -1,7 +1,7 @@
 """The table of partitions by topic name and topic id.
 
-`find` is on the path of every request: two dictionary look-ups. A partition that is not here, because it has
-no replica on this broker or cannot be opened, keeps its place as the error code that its clients get.
+`find` is on the path of every request: two dictionary look-ups. For a partition without a replica on this
+broker, and for one that cannot be opened, the table has the error code for clients.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.bridge_options import Copying, key_option, refuse_secret_url
+from penstock.cli.bridges.options import Copying, key_option, refuse_secret_url
 from penstock.cli.completion import topic_names
 from penstock.cli.failure import misused
 from penstock.cli.help_text import examples
@@ -62,7 +62,7 @@ def nats(
     """
     require_extra("nats", "bridge")
     from penstock.bridge.nats_streams import LOGGERS, NatsServers, NatsSource, NatsTarget
-    from penstock.cli.bridging import Ends, run_bridge
+    from penstock.cli.bridges.running import Ends, run_bridge
 
     refuse_secret_url("server", server, "NATS_URL", is_token=True)
     if copying.reverse and (subject is None or "*" in subject or ">" in subject):
@@ -104,7 +104,7 @@ def amqp(
     """
     require_extra("aio_pika", "bridge")
     from penstock.bridge.amqp_queues import LOGGERS, AmqpSource, AmqpTarget
-    from penstock.cli.bridging import Ends, run_bridge
+    from penstock.cli.bridges.running import Ends, run_bridge
 
     refuse_secret_url("url", url, "AMQP_URL")
     if not url.startswith(("amqp://", "amqps://")):
@@ -152,7 +152,7 @@ def sqs(
     """
     require_extra("boto3", "bridge")
     from penstock.bridge.sqs_queues import LOGGERS, SqsQueue, SqsSource, SqsTarget
-    from penstock.cli.bridging import Ends, run_bridge
+    from penstock.cli.bridges.running import Ends, run_bridge
 
     where = SqsQueue(queue, endpoint_url, region)
     rule = key_option(key, "group")
@@ -165,7 +165,7 @@ def sqs(
 @grouped
 def count(topic: Topic, *, connection: Connection, as_json: AsJson = False) -> None:
     """Count the copies in a topic by source: all, different ids, duplicates. For reconciliation."""
-    from penstock.cli.bridging import count_copies
+    from penstock.cli.bridges.running import count_copies
     from penstock.cli.output import print_json, print_rows
 
     tally = count_copies(connection, topic)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Show and change the configs of topics, brokers and groups.", no_args_is_help=True)
 
-#: configs of one listener have its name in theirs
+#: the names of configs of one listener start with this and the name of the listener
 _OF_A_LISTENER = "listener.name."
 _AT_DEFAULT = "all configs have their defaults: --all shows them"
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.planning.paper import Peak
     from penstock.planning.plan import Plan
 
-#: machines that `--check` loses, one after the other
+#: `--check` removes so many machines, one after the other
 _LOST_MACHINES: Final = 8
 
 

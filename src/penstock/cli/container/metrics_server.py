@@ -37,7 +37,7 @@ _OLD: Final = 3
 
 
 class Front(NamedTuple):
-    """How the API server proves that it is one."""
+    """What the certificate of the API server must have."""
 
     authority: str
     #: common names of its certificate; every name of the authority, if there is none

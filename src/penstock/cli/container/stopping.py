@@ -1,8 +1,8 @@
 """What a pod does before it is stopped: nothing, wait for other replicas, or give its replicas away.
 
 Kubernetes runs it as the preStop hook, and sends SIGTERM when it has ended. If it is killed, nothing is lost:
-a broker that waits has changed nothing, and one that gives replicas away has copies of all of them until the
-new ones are in sync. `leaving.py` completes what is left.
+a broker that waits has changed nothing, and a broker that gives its replicas away keeps each until the new
+replica is in sync. `leaving.py` completes what is left.
 """
 
 from __future__ import annotations

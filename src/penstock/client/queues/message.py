@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
-from penstock.client.errors import ClientError
+from penstock.client.errors import ClientError, LockLost
 from penstock.client.message import Message
 from penstock.client.queues.outcomes import Outcome
 from penstock.client.serializers import Decode
@@ -21,6 +21,10 @@ __all__ = [
     "QueueMessage",
     "RawRecord",
     "TopicIdPartition",
+    "confirm",
+    "lock_lost",
+    "lose",
+    "remove_from",
 ]
 
 
@@ -190,3 +194,32 @@ class QueueMessage(Message):
     def expire(self) -> None:
         """The lock has expired before the message was delivered."""
         self._locks.drop(self)
+
+
+def remove_from(messages: dict[TopicIdPartition, dict[int, QueueMessage]], message: QueueMessage) -> None:
+    found = messages.get(message.place)
+    if found is not None:
+        found.pop(message.offset, None)
+        if not found:
+            del messages[message.place]
+
+
+def lock_lost(message: QueueMessage, reason: str) -> LockLost:
+    return LockLost(message.topic_partition, message.offset, reason)
+
+
+def lose(message: QueueMessage, reason: str) -> None:
+    message.state, message.loss = LockState.LOST, reason
+    _resolve(message, lock_lost(message, reason))
+
+
+def confirm(message: QueueMessage) -> None:
+    message.state = LockState.CONFIRMED
+    _resolve(message, None)
+
+
+def _resolve(message: QueueMessage, error: LockLost | None) -> None:
+    for answer in (message.acknowledgement, message.renewal):
+        if answer is not None:
+            answer.resolve(error)
+    message.renewal = None

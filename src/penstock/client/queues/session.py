@@ -22,11 +22,14 @@ from penstock.client.queues.message import (
     LockState,
     QueueMessage,
     TopicIdPartition,
+    confirm,
+    lock_lost,
+    lose,
+    remove_from,
 )
 from penstock.client.queues.outcomes import Outcome, batches_of
 from penstock.client.queues.refusals import refusal
 from penstock.client.queues.session_topics import acknowledge_topics, fetch_topics, forgotten_topics
-from penstock.client.queues.settling import confirm, lock_lost, lose, remove_from
 from penstock.model.errors import ErrorCode
 from penstock.ports import Buffer
 from penstock.wire.apis.share_acknowledge import (

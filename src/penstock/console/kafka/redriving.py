@@ -1,7 +1,7 @@
 """Sends many dead letters back to the topics that they came from.
 
-The console has no group, so that it does not remember what it has sent: a letter that is sent twice arrives
-twice. A page shows the number of letters for each topic first.
+The console has no group and keeps no position: a letter that is sent twice arrives twice. A page shows the
+number of letters for each topic first.
 """
 
 from __future__ import annotations

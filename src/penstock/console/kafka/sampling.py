@@ -92,7 +92,7 @@ class Sampler:
         #: when the oldest sample that is not finished has begun, and how many there are
         self._began_s = 0.0
         self._unfinished = 0
-        #: whether the last sample is that of the task that runs, so that the next one follows it
+        #: whether the running task took the last sample, and so takes the next one, too
         self._is_watched = False
         #: seconds that the last sample with all brokers took, and the pause after it
         self.took_s = 0.0

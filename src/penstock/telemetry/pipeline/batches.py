@@ -6,8 +6,8 @@
     4  alerts are published                    a second time repeats them, with the same batch id
     5  the manifest is written                 from here on the batch is done
 
-A driver that dies anywhere before 5 runs the batch again from the state before it, and since a batch follows
-from its rows, what it got in 1 and that state alone, it does the same again. The files of a
+If the driver dies before step 5, the next one runs the batch again from the previous state. The result of a
+batch depends only on its rows, on step 1 and on that state, so it is the same. The files of a
 failed attempt belong to no table, and are removed.
 
 `close` ends what was read so far: it closes every open window, in the same order of effects, between two

@@ -212,7 +212,7 @@ class Archives:
     ) -> dict[TopicPartition, list[tuple[int, bytes]]]:
         """The records of a cluster that is restored from a cut and loses power at the end of the restore.
 
-        Of partitions that are not in `plain`, they are those that are committed.
+        Partitions that are not in `plain` are read with read_committed.
         """
         loop = self._cluster.loop
         node = Node(loop, f"{self._cluster.seed}/restored-{number}", 90 + number, {"penstock.flush": "group"})

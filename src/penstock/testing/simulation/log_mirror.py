@@ -19,7 +19,7 @@ _READ_BYTES: Final = 1 << 20
 
 
 class Appended(NamedTuple):
-    """New batches one behind the other, and the one before them, if that is known."""
+    """New batches without a gap between them, and the batch before them if it is known."""
 
     before: BatchView | None
     batches: list[BatchView]

@@ -38,7 +38,7 @@ class StartView(NamedTuple):
     leader_epoch: int
     #: whether it was opened or made since it was last seen
     is_new: bool
-    #: behind the first batch that it has; its start, where it has none
+    #: the end offset of the first batch; the log start offset of an empty log
     first_end: int
     #: true if retention expires the records that are gone
     expired: bool

@@ -29,9 +29,9 @@ class StoreFaults:
     lost_answer: float = 0.0
     #: an error, and the object is written some seconds later, also if its writer has ended meanwhile
     late_put: float = 0.0
-    #: one byte of what is read is another one
+    #: a read returns one changed byte
     wrong_bytes: float = 0.0
-    #: one byte of a segment that is put is stored as another one
+    #: a put of a segment stores one changed byte
     wrong_puts: float = 0.0
     #: fewer bytes than were asked for
     short_reads: float = 0.0

@@ -164,7 +164,7 @@ def _encode(batch: Batch, now_ms: int) -> bytes:
 class Consumer:
     """Reads partitions from the start, and now and then from the start again.
 
-    One that has a rack reads from the replica there, where its leader says that there is one.
+    A consumer with a rack reads from the replica that the leader names (KIP-392).
     """
 
     def __init__(

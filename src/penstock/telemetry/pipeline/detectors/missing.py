@@ -1,7 +1,7 @@
 """Hosts that lack GPUs: fewer than they had, fewer than other hosts of the model have, or none any more.
 
-A GPU that is gone takes its telemetry with it, and a host that is gone that of all its GPUs: nothing is left
-that a threshold could judge. So a host is judged by its own past and by its peers.
+A missing GPU sends no telemetry, and a missing host sends none for all its GPUs, so no threshold can find
+them. So a host is judged by its own past and by its peers.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from threading import Event
 import pytest
 
 from penstock.cli import bridging
-from penstock.cli.bridge_options import Copying
+from penstock.cli.bridges.options import Copying
 from tests.bridge.fakes import FakeSource, FakeTarget, message
 
 

@@ -23,7 +23,7 @@ from penstock.cli.output import print_json
 if TYPE_CHECKING:
     from threading import Event
 
-    from penstock.cli.bridge_options import Copying
+    from penstock.cli.bridges.options import Copying
     from penstock.cli.connection import Cluster
     from penstock.cli.option_groups import Connection
 

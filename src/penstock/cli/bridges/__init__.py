@@ -1,0 +1,1 @@
+"""`penstock bridge`: the options of all bridges, and how one runs."""
