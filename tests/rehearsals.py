@@ -135,7 +135,7 @@ REHEARSALS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "test_damage_above_the_high_watermark_is_truncated_and_fetched_again": ("corruption_replaced",),
     },
     "tests/broker/replica/test_data_directories.py": {
-        "test_a_directory_that_is_not_mounted_is_not_made_anew_and_its_partitions_wait_for_it": (
+        "test_partitions_of_an_unmounted_directory_wait_for_it_and_are_not_recreated": (
             "manifests_disagree",
         ),
     },

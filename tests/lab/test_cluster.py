@@ -87,7 +87,7 @@ def test_brokers_come_go_hang_and_return(tmp_path: Path) -> None:
     assert not any(broker.runs() for broker in cluster.brokers)
 
 
-def test_a_broker_that_ends_during_its_start_is_reported_with_its_last_output(tmp_path: Path) -> None:
+def test_a_failed_start_is_reported_with_the_last_output_of_the_broker(tmp_path: Path) -> None:
     last_words = ["sh", "-c", "echo no room here"]
     cluster = Cluster([Server("penstock", 1, last_words, tmp_path / "log")])
     with pytest.raises(LabError, match=r"knows of 0 brokers, not 1:\nno room here"):

@@ -128,7 +128,7 @@ def test_a_broker_that_comes_up_leads_leaderless_partitions() -> None:
     assert partition.last_known_leader == []
 
 
-def test_after_a_clean_stop_a_replica_is_still_eligible_and_after_an_unclean_one_it_is_not() -> None:
+def test_only_a_clean_stop_keeps_a_replica_an_eligible_leader() -> None:
     """KIP-966: a broker that knows its previous epoch shut down cleanly."""
     for clean, elr in ((True, [2]), (False, [])):
         stage = Stage(2)

@@ -470,7 +470,7 @@ def test_nothing_is_shared_while(trouble: str) -> None:
     assert heal(stage, None, settings, quiet_ms=DELAY_MS, full=full).start == []
 
 
-def test_a_broker_that_was_replaced_receives_its_share_when_it_is_back() -> None:
+def test_a_returned_broker_receives_its_share_of_replicas() -> None:
     stage = Stage(4)
     stage.topic("t", *[[1, 2, 3], [2, 3, 1], [3, 1, 2]] * 4)
     stage.fence(3)

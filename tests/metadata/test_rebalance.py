@@ -100,7 +100,7 @@ def test_a_broker_that_leaves_is_emptied_and_others_keep_their_replicas() -> Non
     assert plan_rebalance(image, {}) == []
 
 
-def test_replicas_of_a_broker_that_is_forgotten_go_elsewhere_and_of_one_that_is_down_stay() -> None:
+def test_replicas_of_an_unregistered_broker_move_and_those_of_a_fenced_broker_stay() -> None:
     image = cluster([("", str(n)) for n in range(3)])
     create(image, "t", 6, 2)
     down = RegisterBrokerRecord(broker_id=3, fenced=True)

@@ -38,7 +38,7 @@ def describe(bootstrap: str) -> ClusterState:
     return within(bootstrap, lambda rolled: rolled.describe())
 
 
-def test_a_broker_that_ends_is_seen_and_so_is_its_next_registration() -> None:
+def test_a_killed_broker_and_its_next_registration_are_observed() -> None:
     with cluster(brokers=3, config={"penstock.balance.new.brokers": "false"}) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap, **CLIENT})
         topic = NewTopic("t", 3, 3, config={"min.insync.replicas": "2"})

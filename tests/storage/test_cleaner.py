@@ -194,7 +194,7 @@ class MeddlingWorkers(InlineWorkers):
 
 
 @pytest.mark.parametrize("meddle_at", [1, 2, 3])
-def test_a_log_that_lost_segments_meanwhile_is_left_as_it_is(meddle_at: int) -> None:
+def test_a_log_that_has_lost_segments_meanwhile_is_not_changed(meddle_at: int) -> None:
     topic = CompactedLog()
     for _ in range(3):
         sealed(topic, b"a", b"a")

@@ -271,7 +271,7 @@ def test_a_hole_is_remembered_though_the_files_are_those_of_the_last_shutdown() 
         directory.close()
 
 
-def test_a_log_that_is_as_its_manifest_says_is_opened_without_reading_sealed_segments() -> None:
+def test_a_log_that_matches_its_manifest_is_opened_without_reading_sealed_segments() -> None:
     class Watched(MemoryFiles):
         opened: ClassVar[list[str]] = []
 

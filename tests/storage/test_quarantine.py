@@ -40,7 +40,7 @@ def with_records(files: Files, topic: str = "a", partitions: int = 2) -> DataDir
     return directory
 
 
-def test_a_partition_is_set_aside_with_all_of_its_files_and_its_place_is_free() -> None:
+def test_quarantine_takes_all_files_of_a_partition_and_frees_its_path() -> None:
     files = MemoryFiles()
     directory = with_records(files)
     names = files.listdir("/data/topics/a/partition-1")

@@ -147,7 +147,7 @@ def test_damaged_batches_are_not_read_until_their_repair() -> None:
 
 
 @pytest.mark.parametrize("bit", range(8))
-def test_a_batch_whose_length_was_wrong_is_read_as_a_whole_after_its_repair(bit: int) -> None:
+def test_a_repaired_batch_length_makes_the_whole_batch_readable(bit: int) -> None:
     """Reads before the repair follow the wrong length to a place within the batch, or behind it."""
     files = MemoryFiles()
     log = written(files)

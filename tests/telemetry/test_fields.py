@@ -71,7 +71,7 @@ def test_each_blank_of_a_type_has_its_reason(one: Field, reason: Blank) -> None:
 
 
 @given(st.sampled_from(list(FieldType)), st.integers(0, 15))
-def test_a_blank_that_was_a_float_on_its_way_is_still_one(type: FieldType, beyond: int) -> None:
+def test_a_blank_value_stays_blank_after_a_conversion_to_float(type: FieldType, beyond: int) -> None:
     """JSON's numbers are doubles: 0x7ffffffffffffff0 arrives as 2 to the 63rd."""
     assert blank(type, float(FIRST_BLANK[type] + beyond)) is not None
 

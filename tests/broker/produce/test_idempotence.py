@@ -167,7 +167,7 @@ def test_a_batch_behind_one_that_was_refused_before_an_election_waits_for_it() -
             assert [fresh.offset(0), fresh.offset(1)] == [3, 4]
 
 
-def test_a_batch_behind_one_for_a_topic_that_is_not_known_yet_waits_for_it(client: RawClient) -> None:
+def test_a_batch_waits_for_the_retry_of_one_refused_for_an_unknown_topic(client: RawClient) -> None:
     """A client may hear of a topic before its leader does."""
     early = Topic(new_name(), TopicId(b"\1" * 16))
     first, second = Producer(client, early), Producer(client, early)

@@ -153,7 +153,7 @@ def test_records_that_are_on_the_disk_alone_are_not_waited_for(
     assert list_offset(client, topic, 0).offset == 0
 
 
-def test_a_later_partition_whose_first_batch_is_too_large_is_not_cut_where_it_comes_from_the_disk(
+def test_a_too_large_first_batch_of_a_later_partition_is_not_cut_when_read_from_disk(
     client: RawClient, disks: tuple[Disk, Disk]
 ) -> None:
     topic = create_topic(client, partitions=3)
@@ -245,7 +245,7 @@ def mounted(disks: dict[str, Files], *paths: str) -> AbstractContextManager[Brok
     return on_disk(Volumes(**disks), ",".join(paths))
 
 
-def test_a_directory_that_is_not_mounted_is_not_made_anew_and_its_partitions_wait_for_it() -> None:
+def test_partitions_of_an_unmounted_directory_wait_for_it_and_are_not_recreated() -> None:
     a, b = Disk(), Disk()
     with mounted({"a": a, "b": b}, "/a", "/b") as running, RawClient(running.bootstrap) as client:
         topic = create_topic(client, partitions=2)

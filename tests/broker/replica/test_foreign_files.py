@@ -93,7 +93,7 @@ def test_foreign_files_in_a_partition_are_ignored_with_one_line(
 
 
 @pytest.mark.parametrize("kind", ["dangling", "loop", "file"])
-def test_a_partition_whose_folder_is_something_else_is_offline_alone(
+def test_a_foreign_entry_in_place_of_a_folder_takes_one_partition_offline(
     tmp_path: Path, events: Events, kind: str
 ) -> None:
     topics = two_topics(tmp_path)

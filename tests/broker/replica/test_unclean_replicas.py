@@ -50,7 +50,7 @@ def test_a_replica_that_was_removed_from_the_disk_does_not_lead_and_is_fetched_a
     run(main())
 
 
-def test_a_replica_that_is_marked_while_its_broker_is_up_hands_over_and_is_back_in_sync() -> None:
+def test_a_marked_replica_of_a_live_broker_resigns_leadership_and_rejoins_the_isr() -> None:
     async def main() -> None:
         async with cluster(3) as nodes:
             await make_topic(nodes, 1, 2, 3, min_isr=2)
@@ -126,7 +126,7 @@ def test_a_topic_with_unclean_elections_has_its_log_cut_in_place() -> None:
     run(main())
 
 
-def test_a_follower_that_is_counted_on_is_reported_before_its_log_is_set_aside() -> None:
+def test_an_isr_member_is_reported_before_its_log_goes_to_the_quarantine() -> None:
     async def main() -> None:
         async with cluster(3) as nodes:
             await make_topic(nodes, 1, 2, 3)

@@ -61,7 +61,7 @@ def test_the_folder_of_a_broker_that_runs_is_not_taken_away(tmp_path: Path) -> N
         _await_absence(line, home, PATIENCE_S)
 
 
-def test_a_broker_that_is_gone_is_waited_for_while_its_session_lasts(
+def test_a_silent_broker_is_waited_for_until_its_session_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = BrokerHome(tmp_path, 2)

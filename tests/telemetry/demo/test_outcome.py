@@ -27,7 +27,7 @@ def alert(rule: str = "xid", subject: str = "GPU-1", at_s: int = 40, state: str 
     return {"rule": rule, "subject": subject, "at": at, "state": state}
 
 
-def test_a_fault_is_found_by_its_rule_on_its_gpu_in_its_time() -> None:
+def test_an_alert_counts_only_with_the_rule_gpu_and_time_of_a_fault() -> None:
     assert score([fault()], [alert()], LONG_AFTER_MS) == {"xid": Score(1, 1, 1, 1)}
     wrong = [alert(subject="GPU-2"), alert(at_s=10), alert(at_s=95)]
     assert score([fault()], wrong, LONG_AFTER_MS) == {"xid": Score(0, 1, 0, 3)}

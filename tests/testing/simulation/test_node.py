@@ -92,9 +92,7 @@ def test_a_stopped_broker_leaves_nothing_to_recover(loop: SimLoop, node: Node) -
     assert [line for line in loop.trace.lines if "stopped" in line]
 
 
-def test_a_broker_that_does_not_start_leaves_the_disk_as_the_one_before_it_did(
-    loop: SimLoop, node: Node
-) -> None:
+def test_a_failed_start_keeps_how_the_broker_stopped_before(loop: SimLoop, node: Node) -> None:
     node.stop()
     _pass(loop, 1)
     node.disk.sync_error = errno.EIO
