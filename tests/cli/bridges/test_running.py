@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from penstock.cli import bridging
+from penstock.cli.bridges import running
 from penstock.cli.bridges.options import Copying
 from tests.bridge.fakes import FakeSource, FakeTarget, message
 
@@ -38,11 +38,11 @@ def test_copies_are_sent_back_only_with_an_option(
 ) -> None:
     origin, place = ("sqs", "images") if reverse else ("kafka", "thumbs")
     source = FakeSource([replace(message(0), origin=origin, origin_place=place)])
-    monkeypatch.setattr(bridging, "TopicSource", lambda *_: source)
-    monkeypatch.setattr(bridging, "TopicTarget", lambda *_: FakeTarget())
+    monkeypatch.setattr(running, "TopicSource", lambda *_: source)
+    monkeypatch.setattr(running, "TopicTarget", lambda *_: FakeTarget())
     copying = Copying(reverse=reverse, copies=copies, exit_at_end=True)
     settings = replace(copying.settings(), poll_s=0.001)
-    ends = bridging.Ends(lambda: source, Queue, (), queue)
-    counts, _ = asyncio.run(bridging._run("127.0.0.1:1", "thumbs", ends, copying, settings, Event()))
+    ends = running.Ends(lambda: source, Queue, (), queue)
+    counts, _ = asyncio.run(running._run("127.0.0.1:1", "thumbs", ends, copying, settings, Event()))
     assert (counts.written, counts.skipped) == (written, 1 - written)
     assert ("--copies" in capsys.readouterr().err) is not bool(written)
