@@ -153,11 +153,15 @@ def await_event(event: str, log: Iterable[str]) -> str:
 def events_of_a_life(data: Path, *, produce: bool, end: signal.Signals) -> list[dict[str, object]]:
     """What a broker logs that may be sent a message, and then a signal."""
     with running_broker("--data", str(data), "--log-format", "json") as (process, address):
+        assert process.stderr is not None
+        events = [json.loads(process.stderr.readline())]
+        while events[-1]["event"] != "started":  # a thread writes the log, perhaps behind the ready line
+            events.append(json.loads(process.stderr.readline()))
         if produce:
             assert run("produce", "t", input="x\n", bootstrap=address).returncode == 0
         process.send_signal(end)
-        _, errors = process.communicate(timeout=WAIT_S)
-    events = [json.loads(line) for line in errors.splitlines()]
+        events += map(json.loads, process.stderr)
+        process.wait(WAIT_S)
     # A machine that stands still for a moment is worth a line, too.
     others = ("controller_was_held_up", "monitoring_started", "request_slow")
     return [event for event in events if event["event"] not in others]

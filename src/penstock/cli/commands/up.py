@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from penstock.model.config import BrokerConfig, ConfigFile
 
 _STANDARD_ERROR: Final = 2
+#: how long the `ready` line waits for the log, whose reader may stall
+_LOGGED_S: Final = 0.2
 
 
 class LogFormat(StrEnum):
@@ -308,7 +310,11 @@ def _log_format(wanted: str) -> str:
 
 def _say_ready(address: str) -> None:
     """Print the `ready` line without waiting for its reader: this is the event loop's thread."""
+    from penstock.broker.base import logs
     from penstock.broker.base.descriptor_writes import accepts_at_once, write_all
+
+    # A program that waits for the line may kill the broker at once: by then the log has its start.
+    logs.flush(_LOGGED_S)
 
     try:
         output = sys.stdout.fileno()
