@@ -44,6 +44,11 @@ def _own(name: str, labels: str = "") -> str:
     return f"penstock_{name}{{{labels}{_INSTANCE}}}"
 
 
+_FREE, _TOTAL, _FREE_MIN = (
+    _own(name, 'dir="/d",') for name in ("disk_free_bytes", "disk_total_bytes", "disk_free_min_ratio")
+)
+
+
 def _backup(name: str) -> str:
     return f'penstock_backup_{name}{{instance="backup",job="penstock-backup"}}'
 
@@ -78,8 +83,8 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str], int]] = {
         3,
     ),
     "PenstockDiskSpaceLow": (
-        {_own("disk_free_bytes", 'dir="/d",'): "19x10", _own("disk_total_bytes", 'dir="/d",'): "100x10"},
-        {_own("disk_free_bytes", 'dir="/d",'): "20x10", _own("disk_total_bytes", 'dir="/d",'): "100x10"},
+        {_FREE: "9x10", _TOTAL: "100x10", _FREE_MIN: "0.1x10"},
+        {_FREE: "10x10", _TOTAL: "100x10", _FREE_MIN: "0.1x10"},
         8,
     ),
     "PenstockDiskFull": ({_own("directories_full"): "1x5"}, {_own("directories_full"): "0x5"}, 2),
@@ -342,6 +347,7 @@ def _quiet_hour() -> dict[str, str]:
         own("replica_lag_seconds", steady(0.2), 'topic="t",partition="0",replica="2",')
         own("disk_free_bytes", steady(40), 'dir="/d",')
         own("disk_total_bytes", steady(100), 'dir="/d",')
+        own("disk_free_min_ratio", steady(0.2), 'dir="/d",')
         own("open_files", steady(500))
         own("open_files_limit", steady(1024))
         own("clock_skew_seconds", steady(0.02))

@@ -15,6 +15,7 @@ from penstock.observability.health import (
     client_health,
     cluster_health,
     counted,
+    free_share_min,
     public_reasons,
     readiness,
     topic_health,
@@ -58,6 +59,27 @@ def test_each_problem_of_a_broker_has_its_level_and_reason(
     facts: BrokerFacts, level: Level, reason: str
 ) -> None:
     assert seen(broker_health(facts)) == (level, (reason,))
+
+
+def test_a_volume_has_the_limit_of_its_broker() -> None:
+    space = {"/a": 0.1, "/b": 0.0996, "/c": 0.004}
+    facts = BrokerFacts(free_space=space, free_space_min={"/a": 0.05, "/b": 0.1, "/c": 0.005})
+    assert broker_health(facts).reasons == (
+        "the volume of /b has 9.9% free, less than 10%",
+        "the volume of /c has 0.4% free, less than 0.5%",
+    )
+    assert public_reasons(broker_health(facts).findings) == [
+        (Level.DEGRADED, "2 volumes have less than 10% free")
+    ]
+    none = BrokerFacts(free_space=space, free_space_min=dict.fromkeys(space, 0.0))
+    assert broker_health(none) == HEALTHY
+
+
+def test_enough_free_bytes_are_enough_whatever_their_share() -> None:
+    """The limit is that of the smaller of both configs."""
+    assert free_share_min(1000, 0.2, 10**6) == 0.2
+    assert free_share_min(1000, 0.2, 50) == 0.05
+    assert free_share_min(1000, 0.2, 0) == 0 == free_share_min(1000, 0.0, 10**6)
 
 
 def test_a_broker_without_problems_is_healthy_and_ready() -> None:

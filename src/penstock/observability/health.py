@@ -9,10 +9,13 @@ A level that is not Healthy always has a finding that names the cause.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
+
+from penstock.model.config.storage_keys import DISK_FREE_MIN
 
 __all__ = [
     "BrokerFacts",
@@ -27,14 +30,13 @@ __all__ = [
     "client_health",
     "cluster_health",
     "counted",
+    "free_share_min",
     "public_reasons",
     "readiness",
     "topic_health",
     "worst",
 ]
 
-#: a volume with less free space than this is low on space
-DISK_FREE_MIN: Final = 0.2
 #: more failed connections than this share of all is a problem
 CONNECTION_ERRORS_MAX: Final = 0.01
 #: fewer connections than this say nothing about their share
@@ -134,6 +136,8 @@ class BrokerFacts:
     directories_full: Sequence[str] = ()
     #: free share of each volume by data directory
     free_space: Mapping[str, float] = field(default_factory=dict)
+    #: the free share below which each is low on space; `DISK_FREE_MIN` for others
+    free_space_min: Mapping[str, float] = field(default_factory=dict)
     #: the longest delay of a timer in the last seconds
     loop_lag_s: float = 0.0
     damaged_ranges: int = 0
@@ -171,16 +175,32 @@ def broker_health(facts: BrokerFacts) -> Health:
     return found.health()
 
 
+def free_share_min(capacity: int, ratio: float, enough_bytes: int) -> float:
+    """The free share below which a volume of this capacity is low on space.
+
+    `ratio` and `enough_bytes` are `penstock.disk.free.min.ratio` and `penstock.disk.free.min.bytes`.
+    """
+    return min(ratio, enough_bytes / capacity)
+
+
 def _add_low_space(found: _Findings, facts: BrokerFacts) -> None:
+    least = {path: facts.free_space_min.get(path, DISK_FREE_MIN) for path in facts.free_space}
     low = {
         path: free
         for path, free in facts.free_space.items()
-        if free < DISK_FREE_MIN and path not in facts.directories_full
+        if free < least[path] and path not in facts.directories_full
     }
-    public = counted(len(low), "volume has", "volumes have") + f" less than {DISK_FREE_MIN:.0%} free"
+    limit = max((least[path] for path in low), default=0.0)
+    public = counted(len(low), "volume has", "volumes have") + f" less than {_percent(limit)} free"
     for path, free in low.items():
-        reason = f"the volume of {path} has {free:.0%} free, less than {DISK_FREE_MIN:.0%}"
+        # Rounded down: a share that is just below its limit is not shown as that limit.
+        shown = _percent(math.floor(free * 1000) / 1000)
+        reason = f"the volume of {path} has {shown} free, less than {_percent(least[path])}"
         found.add(Level.DEGRADED, True, "disk_low", reason, path, public)
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.3g}%"
 
 
 #: findings with which a broker should get no traffic. None depends on a broker other than the controller.

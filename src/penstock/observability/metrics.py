@@ -250,6 +250,7 @@ _TRANSACTIONS: Final = (
 _STORAGE: Final = (
     _own("disk_free_bytes", "Bytes of a data directory's volume that the broker can still use.", ("dir",)),
     _own("disk_total_bytes", "Bytes of a data directory's volume without reserved ones.", ("dir",)),
+    _own("disk_free_min_ratio", "The free share of a volume below which it is low on space.", ("dir",)),
     _own("fsync_seconds", "Durations of successful syncs.", ("dir",), _H),
     _own("directories_offline", "Data directories that are offline after an error."),
     _own("directories_full", "Data directories that take no records for lack of space."),

@@ -8,7 +8,7 @@ from penstock.broker.app.stages import Stages
 from penstock.broker.base.client_telemetry import ClientTelemetry
 from penstock.broker.monitoring.health_facts import HealthFacts, Phase
 from penstock.broker.monitoring.sources import Sources
-from penstock.observability.health import Finding
+from penstock.observability.health import Finding, free_share_min
 from penstock.ports import Space
 
 __all__ = ["BrokerHealth", "sources_of"]
@@ -41,6 +41,10 @@ def sources_of(stages: Stages, client_telemetry: ClientTelemetry) -> Sources:
         known = image.brokers.get(config.node_id)
         return known is None or known.fenced or (lifecycle is not None and lifecycle.fenced)
 
+    def least_free_share(capacity: int) -> float:
+        ratio, enough = config.penstock_disk_free_min_ratio, config.penstock_disk_free_min_bytes
+        return free_share_min(capacity, ratio, enough)
+
     return Sources(
         node_id=config.node_id,
         started_s=world.clock.now_ms() / 1000,
@@ -61,4 +65,5 @@ def sources_of(stages: Stages, client_telemetry: ClientTelemetry) -> Sources:
         links=stages.replication.links,
         registered=is_registered,
         fenced=is_fenced,
+        free_share_min=least_free_share,
     )

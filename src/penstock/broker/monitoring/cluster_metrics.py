@@ -82,6 +82,8 @@ def collect_storage(page: Page, sources: Sources, snapshot: Snapshot) -> Iterato
     for path, space in snapshot.space.items():
         page.set("penstock_disk_free_bytes", space.usable, dir=path)
         page.set("penstock_disk_total_bytes", space.capacity, dir=path)
+        if space.capacity > 0:
+            page.set("penstock_disk_free_min_ratio", sources.free_share_min(space.capacity), dir=path)
     for flusher in partitions.flushers():
         durations = flusher.durations
         labels = labelled(dir=flusher.directory)

@@ -85,6 +85,7 @@ class HealthFacts:
         state, partitions = sources.node.quorum.state, sources.partitions
         unhealthy = [d.path for d in partitions.directories if d.health.offline is not None]
         doubt = sources.node.clock_watch.doubt
+        volumes = {path: space for path, space in self.space.items() if space.capacity > 0}
         return BrokerFacts(
             is_broker=sources.is_broker,
             registered=sources.registered(),
@@ -93,11 +94,8 @@ class HealthFacts:
             metadata_lag=max(0, state.high_watermark - sources.node.loader.applied),
             directories_offline=[*unhealthy, *partitions.data.missing],
             directories_full=[d.path for d in partitions.directories if d.health.full is not None],
-            free_space={
-                path: space.usable / space.capacity
-                for path, space in self.space.items()
-                if space.capacity > 0
-            },
+            free_space={path: space.usable / space.capacity for path, space in volumes.items()},
+            free_space_min={path: sources.free_share_min(each.capacity) for path, each in volumes.items()},
             loop_lag_s=self.loop_lag_s(),
             damaged_ranges=self._damaged,
             clock_doubt=doubt.reason if doubt is not None and doubt.is_alarming else "",

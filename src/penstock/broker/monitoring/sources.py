@@ -74,6 +74,8 @@ class Sources:
     #: whether the controller has registered this process, and whether it is fenced
     registered: Callable[[], bool]
     fenced: Callable[[], bool]
+    #: the free share below which a volume of this capacity is low on space
+    free_share_min: Callable[[int], float]
 
 
 class Snapshot(NamedTuple):

@@ -105,6 +105,8 @@ class BrokerValues:
     penstock_console_addresses: tuple[str, ...]
     penstock_delete_after_consumption_interval_ms: int
     penstock_delete_finished_delay_ms: int
+    penstock_disk_free_min_bytes: int
+    penstock_disk_free_min_ratio: float
     penstock_encryption_aws_endpoint: str | None
     penstock_encryption_aws_region: str | None
     penstock_encryption_key_command: str | None

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from penstock.model.config.encryption_keys import ENCRYPTION_KEYS
-from penstock.model.config.keys import COMPATIBLE_ONLY, ConfigKey, ConfigType, UpdateMode, not_empty
+from penstock.model.config.keys import (
+    COMPATIBLE_ONLY,
+    LONG_MAX,
+    ConfigKey,
+    ConfigType,
+    UpdateMode,
+    not_empty,
+)
 
 _B, _I, _L, _D, _LIST = (
     ConfigType.BOOLEAN,
@@ -13,6 +20,9 @@ _B, _I, _L, _D, _LIST = (
     ConfigType.LIST,
 )
 _CLUSTER = UpdateMode.CLUSTER_WIDE
+
+#: the free share of a volume below which it is low on space, by default
+DISK_FREE_MIN = 0.2
 
 STORAGE_KEYS: list[ConfigKey] = [
     ConfigKey(
@@ -30,6 +40,26 @@ STORAGE_KEYS: list[ConfigKey] = [
         "Data directories that get no new replicas (KIP-1066), as they are named in log.dirs or log.dir; `*` "
         "for all. The controller places none on a broker all of whose directories are cordoned.",
         update_mode=UpdateMode.PER_BROKER,
+    ),
+    ConfigKey(
+        "penstock.disk.free.min.ratio",
+        _D,
+        DISK_FREE_MIN,
+        "A broker is Degraded (`disk_low`), and `PenstockDiskSpaceLow` fires, if the free share of a data "
+        "directory's volume is below this, and the free bytes are below `penstock.disk.free.min.bytes`. "
+        "0: no free space is too little.",
+        low=0,
+        high=1,
+        update_mode=_CLUSTER,
+    ),
+    ConfigKey(
+        "penstock.disk.free.min.bytes",
+        _L,
+        LONG_MAX,
+        "This many free bytes are enough, whatever share of the volume they are: for large volumes, and for "
+        "those of which other programs use the most. By default, the share alone decides.",
+        low=0,
+        update_mode=_CLUSTER,
     ),
     *ENCRYPTION_KEYS,
     ConfigKey("log.retention.check.interval.ms", _L, 300_000, "How often retention is applied.", low=1),
