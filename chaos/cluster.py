@@ -174,6 +174,8 @@ class Cluster:
                 "group.share.max.delivery.count.limit": DELIVERIES_MAX,
                 # A Metadata request that a paused broker executes late would create a deleted topic again.
                 "auto.create.topics.enable": "false",
+                # The disk of this machine may be nearly full, which is no fault of the run.
+                "penstock.disk.free.min.ratio": 0,
                 # Namespaces have addresses of their own, which only this machine can reach.
                 "penstock.insecure.listeners.allow": "true",
                 **secured,

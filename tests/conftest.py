@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from penstock.model.config.environment import variable
 from tests.rehearsals import events_of, recorded_events
 from tools import skipped, unstable
 
@@ -54,7 +55,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="only tests without child processes and Spark")
 
 
+#: for brokers in processes of their own: that the disk of this machine is nearly full is no finding here
+_ANY_FREE_SPACE = {variable("penstock.disk.free.min.ratio"): "0"}
+
+
+#: what a user's shell, or another CI, tells commands about their output and their cluster
+_OF_THE_CALLER = (
+    *(
+        "CLICOLOR",
+        "CLICOLOR_FORCE",
+        "COLUMNS",
+        "FORCE_COLOR",
+        "GITHUB_ACTIONS",
+        "LINES",
+        "NO_COLOR",
+        "PY_COLORS",
+    ),
+    *("PENSTOCK_BOOTSTRAP", "PENSTOCK_COMMAND_CONFIG", "PENSTOCK_CONFIG", "PENSTOCK_DEBUG"),
+)
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    for name in _OF_THE_CALLER:
+        os.environ.pop(name, None)
+    os.environ.update(_ANY_FREE_SPACE)
     # Out of the environment: the runs of pytest that a test starts judge themselves.
     config.stash[_FAILED_FILE] = os.environ.pop(unstable.VARIABLE, None)
     config.stash[_FAILED] = {}

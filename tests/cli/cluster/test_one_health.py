@@ -25,6 +25,8 @@ from lab.server import HOST, Server, free_ports
 from penstock.console.kafka.cluster import Cluster as ConsoleCluster
 from penstock.console.kafka.sampling import take_sample
 from penstock.console.views.overview import health_of
+from penstock.model.config.environment import variable
+from penstock.model.config.storage_keys import DISK_FREE_MIN
 from penstock.observability.health import ORDER, Level
 from tests.broker.monitoring.scrapes import get, health, scrape
 from tests.cli.running import run_here
@@ -38,6 +40,8 @@ _SETTINGS: Final = {
     "broker.session.timeout.ms": "5000",
     "penstock.scrub.interval.ms": "1000",
 }
+#: the default: other tests do without it
+_DISK_LIMIT: Final = {variable("penstock.disk.free.min.ratio"): str(DISK_FREE_MIN)}
 _TIMEOUT_S: Final = 60.0
 
 
@@ -61,7 +65,7 @@ class Stage:
                 configs["log.dirs"] += f",{folder / SECOND}"
             path.write_text("".join(f"{key}={value}\n" for key, value in configs.items()))
             server.command = [sys.executable, "-m", "alarms.broker", "up", "--config", str(path)]
-            server.environment = {FAULTS: str(folder / "faults")}
+            server.environment = {FAULTS: str(folder / "faults"), **_DISK_LIMIT}
 
     @property
     def running(self) -> list[tuple[int, Server]]:
