@@ -18,7 +18,7 @@ from chaos.links import Links
 from chaos.nemesis import KINDS, Fault, schedule, unleash
 from chaos.network import Network
 from chaos.passing_topics import PREFIX, PassingTopics
-from chaos.watching import HealthWatch
+from chaos.watching import HealthWatch, Late
 from chaos.workers import Workers
 from lab.home import lab_root
 
@@ -46,6 +46,12 @@ class Verdict:
     @property
     def is_good(self) -> bool:
         return not self.anomalies and not self.complaints
+
+    @property
+    def is_late(self) -> bool:
+        """Whether all that went wrong is that the cluster was not whole in time. No record is missing."""
+        late = all(isinstance(each, Late) for each in self.complaints)
+        return bool(self.complaints) and late and not self.anomalies
 
     def lines(self) -> list[str]:
         counts = ", ".join(f"{count} {name}" for name, count in self.outcomes.items())
@@ -145,9 +151,9 @@ def _suffer(
 
 def _look_for_life(cluster: Cluster, writers: Sequence[Writer], history: History) -> list[str]:
     """The failures of liveness after healing; stops the writers."""
-    complaints = []
+    complaints: list[str] = []
     if not fully_replicated(cluster.bootstrap, _HEALED_S, cluster.client_config):
-        complaints.append(f"not every replica was in sync within {_HEALED_S:g} s")
+        complaints.append(Late(f"not every replica was in sync within {_HEALED_S:g} s"))
     for writer in writers:
         writer.stop()
     complaints += [

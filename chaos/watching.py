@@ -21,7 +21,7 @@ from penstock.net.client_security import ClientSecurity
 from penstock.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse
 from penstock.wire.conversation import Conversation, Response
 
-__all__ = ["HealthWatch", "Watched", "fallen_counters", "is_false"]
+__all__ = ["HealthWatch", "Late", "Watched", "fallen_counters", "is_false"]
 
 _PAUSE_S: Final = 0.5
 _TIMEOUT_S: Final = 2.0
@@ -53,6 +53,12 @@ def fallen_counters(before: str, after: str) -> list[str]:
         for name, value in _COUNTER.findall(after)
         if name in earlier and float(value) < float(earlier[name])
     ]
+
+
+class Late(str):
+    """A complaint that the cluster was not whole in time. It says nothing about records."""
+
+    __slots__ = ()
 
 
 class Watched(NamedTuple):
@@ -127,12 +133,13 @@ class HealthWatch:
         deadline = time.monotonic() + patience_s
         while lacking := [node for node in self._addresses if not self._is_well(node)]:
             if time.monotonic() > deadline:
-                self.complaints.append(f"nodes {lacking} are not ready and Healthy after {patience_s:g} s")
+                found = f"nodes {lacking} are not ready and Healthy after {patience_s:g} s"
+                self.complaints.append(Late(f"{found}: {self._reasons(lacking)}"))
                 break
             time.sleep(_PAUSE_S)
         while deleted and (showing := [node for node in self._addresses if self._shows(node, deleted)]):
             if time.monotonic() > deadline:
-                self.complaints.append(f"nodes {showing} have samples of topics that are deleted")
+                self.complaints.append(Late(f"nodes {showing} have samples of topics that are deleted"))
                 break
             time.sleep(_PAUSE_S)
         self._stopped.set()
@@ -146,12 +153,16 @@ class HealthWatch:
 
     def _is_well(self, node: int) -> bool:
         ready, health = self._get(node, "/readyz"), self._get(node, "/health")
-        # The disk of the machine may be nearly full, which is none of the run's faults.
         return (
             ready == "ready\n"
             and health is not None
             and all(json.loads(health)[part]["status"] == _HEALTHY for part in ("cluster", "topics"))
         )
+
+    def _reasons(self, nodes: list[int]) -> str:
+        """What the pages of these nodes say."""
+        said = {node: self._get(node, "/readyz") for node in nodes}
+        return "; ".join(f"{node} {(page or 'no response').strip()!r}" for node, page in said.items())
 
     def _run(self) -> None:
         while not self._stopped.wait(_PAUSE_S):
