@@ -15,6 +15,7 @@ import pytest
 from penstock.archive.errors import ArchiveRefused
 from penstock.archive.sweeping import cut_manifest
 from penstock.archive.verifying import verify_cut
+from penstock.broker.replica.partition import Partition
 from penstock.encryption import MAGIC
 from penstock.encryption.keys import format_key
 from penstock.model.errors import ErrorCode
@@ -22,6 +23,7 @@ from penstock.model.ids import TopicId
 from penstock.objectstore.address import parse_address
 from penstock.objectstore.object_store import open_store
 from penstock.testing import broker, cluster
+from penstock.testing.brokers import BrokerThread
 from tests.backup.clusters import take
 from tests.broker.app.tiered_topics import TIERED, copied_until, newest, owners, tiered
 from tests.broker.configs import SET, TOPIC, alter
@@ -48,18 +50,33 @@ EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[RawClient]:
-    with broker(config=tiered(tmp_path)) as running, RawClient(running.bootstrap) as connected:
+def running(tmp_path: Path) -> Iterator[BrokerThread]:
+    with broker(config=tiered(tmp_path)) as found:
+        yield found
+
+
+@pytest.fixture
+def client(running: BrokerThread) -> Iterator[RawClient]:
+    with RawClient(running.bootstrap) as connected:
         yield connected
 
 
-def test_segments_are_copied_and_listed(client: RawClient, tmp_path: Path) -> None:
+def sealed_until(running: BrokerThread, topic: Topic) -> int:
+    """The end of the segments that can be copied."""
+    found = running.broker.stages.storage.partitions.find(topic.name, 0)
+    assert isinstance(found, Partition)
+    return found.log.segments.active.base_offset
+
+
+def test_segments_are_copied_and_listed(running: BrokerThread, client: RawClient, tmp_path: Path) -> None:
     topic = create_topic(client, configs=TIERED)
     for n in range(40):
         append(client, topic, b"%d" % n * 60)
-    eventually(lambda: copied_until(tmp_path) >= 30)
+    end = sealed_until(running, topic)
+    assert end >= 30
+    eventually(lambda: list_offset(client, topic, LATEST_TIERED).offset == end - 1)
 
-    eventually(lambda: list_offset(client, topic, LATEST_TIERED).offset == copied_until(tmp_path) - 1)
+    assert copied_until(tmp_path) == end
     tiered_end = list_offset(client, topic, LATEST_TIERED)
     assert tiered_end.leader_epoch == 0 and tiered_end.error_code == ErrorCode.NONE
     assert list_offset(client, topic, EARLIEST_PENDING_UPLOAD).offset == tiered_end.offset + 1
@@ -77,12 +94,14 @@ def test_topic_describe_shows_the_end_of_the_copies(
         assert shown[topic.name]["copied"] is None and "copied" not in shown[plain.name]
         for n in range(20):
             append(client, topic, b"%d" % n * 60)
-        eventually(lambda: list_offset(client, topic, LATEST_TIERED).offset >= 10)
+        end = sealed_until(running, topic)
+        assert end > 10
+        eventually(lambda: list_offset(client, topic, LATEST_TIERED).offset == end - 1)
 
         assert run_here(*described, "--json") == 0
 
         shown = {each["topic"]: each["partitions"][0] for each in json.loads(capsys.readouterr().out)}
-        assert shown[topic.name]["copied"] == list_offset(client, topic, LATEST_TIERED).offset + 1
+        assert shown[topic.name]["copied"] == end
         assert run_here(*described) == 0
         assert "copied" in capsys.readouterr().out
 
@@ -184,8 +203,8 @@ def test_a_store_that_fails_delays_copies_and_nothing_else(tmp_path: Path) -> No
         for n in range(20):
             append(client, topic, b"%d" % n * 60)
         metrics = running.broker.stages.storage.metrics
-        eventually(lambda: metrics.copies.total().errors > 1)
-        assert metrics.copies.total().lag_bytes > 0 and metrics.copies.total().requests == 0
+        eventually(lambda: metrics.copies.total().errors > 1 and metrics.copies.total().lag_bytes > 0)
+        assert metrics.copies.total().requests == 0
         append(client, topic, b"hot")
 
         in_the_way.unlink()
