@@ -54,6 +54,20 @@ def test_a_spawned_process_is_alive_in_a_session_of_its_own(sleeper: Process) ->
     assert not send_signal(sleeper, signal.SIGKILL)
 
 
+def test_a_spawned_process_keeps_no_descriptor_of_the_caller(tmp_path: Path) -> None:
+    """A script that starts a cluster under `flock` would never give the lock back."""
+    reading, writing = os.pipe()
+    os.set_inheritable(writing, True)
+    process, output = spawn(["up", "--memory", "--port", "0"], tmp_path / "log")
+    os.close(writing)
+    with os.fdopen(output) as lines, os.fdopen(reading, "rb") as end:
+        assert lines.readline().startswith("ready ")
+        assert end.read() == b""
+    assert is_alive(process)
+    send_signal(process, signal.SIGKILL)
+    os.waitpid(process.pid, 0)
+
+
 def test_a_pid_that_another_process_has_now_is_left_alone(sleeper: Process) -> None:
     stale = Process(sleeper.pid, "another time")
     assert not is_alive(stale)

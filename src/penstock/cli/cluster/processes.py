@@ -76,6 +76,7 @@ def spawn(arguments: Sequence[str], log: Path, interpreter: str = sys.executable
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_DUP2, writing, 1),
                 (os.POSIX_SPAWN_DUP2, errors, 2),
+                *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in _inherited()),
             ],
             setsid=True,
         )
@@ -86,6 +87,25 @@ def spawn(arguments: Sequence[str], log: Path, interpreter: str = sys.executable
         os.close(writing)
         os.close(errors)
     return process_of(pid), reading
+
+
+def _inherited() -> list[int]:
+    """The descriptors that the caller of this command has left open.
+
+    Why: the broker outlives the command. A lock or a pipe of a script would be held until the broker ends.
+    """
+    try:
+        numbers = [int(name) for name in os.listdir("/dev/fd")]
+    except FileNotFoundError:
+        return []  # a system without it, or a container without /proc
+    return [number for number in numbers if number > 2 and _is_inherited(number)]
+
+
+def _is_inherited(descriptor: int) -> bool:
+    try:
+        return os.get_inheritable(descriptor)
+    except OSError:
+        return False  # the list's own, which is closed
 
 
 @contextmanager
