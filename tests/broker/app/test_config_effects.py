@@ -95,6 +95,8 @@ _NOT_REACHED = {
     *(key.name for key in TOKEN_KEYS),
     # Only a broker with a monitoring port reads them.
     *(key.name for key in MONITORING_KEYS),
+    # A report of health reads them (tests/broker/app/test_health.py).
+    *("penstock.disk.free.min.ratio", "penstock.disk.free.min.bytes"),
     # Only a broker that exports spans, or gets metrics of clients, reads them.
     *("penstock.otlp.headers", "penstock.trace.requests.per.second", "telemetry.max.bytes"),
     # The server process reads them before it starts the broker.
