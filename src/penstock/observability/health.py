@@ -9,7 +9,6 @@ A level that is not Healthy always has a finding that names the cause.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -193,14 +192,12 @@ def _add_low_space(found: _Findings, facts: BrokerFacts) -> None:
     limit = max((least[path] for path in low), default=0.0)
     public = counted(len(low), "volume has", "volumes have") + f" less than {_percent(limit)} free"
     for path, free in low.items():
-        # Rounded down: a share that is just below its limit is not shown as that limit.
-        shown = _percent(math.floor(free * 1000) / 1000)
-        reason = f"the volume of {path} has {shown} free, less than {_percent(least[path])}"
+        reason = f"the volume of {path} has {_percent(free)} free, less than {_percent(least[path])}"
         found.add(Level.DEGRADED, True, "disk_low", reason, path, public)
 
 
 def _percent(share: float) -> str:
-    return f"{share * 100:.3g}%"
+    return f"{share:.0%}" if share >= 0.1 else f"{share * 100:.2g}%"
 
 
 #: findings with which a broker should get no traffic. None depends on a broker other than the controller.
