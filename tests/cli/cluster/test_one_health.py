@@ -365,5 +365,5 @@ def test_all_views_agree(stage: Stage, fault: Fault) -> None:
 def _within(condition: Callable[[], bool], reasons: list[str]) -> None:
     try:
         eventually(condition)
-    except AssertionError:
-        raise AssertionError("\n".join(reasons)) from None
+    except TimeoutError:
+        raise TimeoutError("\n".join(reasons)) from None
