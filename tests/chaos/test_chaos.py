@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from chaos.nemesis import KINDS
@@ -36,7 +38,7 @@ def test_nothing_acknowledged_is_lost_and_everything_works_again() -> None:
     ],
 )
 def test_a_run_is_late_if_nothing_but_the_cluster_was(
-    anomalies: dict[str, list[object]], complaints: list[str], is_good: bool, is_late: bool
+    anomalies: dict[str, Sequence[object]], complaints: list[str], is_good: bool, is_late: bool
 ) -> None:
     verdict = Verdict(1, {}, 0, anomalies, complaints, {})
     assert (verdict.is_good, verdict.is_late) == (is_good, is_late)
