@@ -75,7 +75,7 @@ def test_a_volume_has_the_limit_of_its_broker() -> None:
     assert broker_health(none) == HEALTHY
 
 
-def test_enough_free_bytes_are_enough_whatever_their_share() -> None:
+def test_the_smaller_of_share_and_bytes_is_the_limit_of_a_volume() -> None:
     """The limit is that of the smaller of both configs."""
     assert free_share_min(1000, 0.2, 10**6) == 0.2
     assert free_share_min(1000, 0.2, 50) == 0.05
