@@ -211,11 +211,7 @@ _SHARES: Final = (
         "reports this and the following metrics.",
         _GROUP,
     ),
-    _own(
-        "share_available_records",
-        "Records in flight that wait to be delivered again.",
-        _GROUP,
-    ),
+    _own("share_available_records", "Records in flight that wait to be delivered again.", _GROUP),
     _own(
         "share_deliveries_total",
         "Records that were delivered to members of a share group. This counter and the next three end with "
