@@ -68,3 +68,23 @@ def test_a_job_has_the_security_of_the_command(jobs: list[Any], tmp_path: Path) 
     finally:
         client_config.use(None)
     assert jobs[0][0].security == {"security.protocol": "SSL", "ssl.keystore.location": "/me.pem"}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("30", "--keep-samples '30' is not a duration like 60s, 24h or 30d"),
+        ("1d", "--keep-samples 1d: queries need samples of two days; take 2d or more"),
+    ],
+)
+def test_a_time_to_keep_samples_that_is_none(
+    jobs: list[Any], capsys: pytest.CaptureFixture[str], text: str, reason: str
+) -> None:
+    assert run("run", "--keep-samples", text) == 2
+    assert reason in capsys.readouterr().err
+    assert not jobs
+
+
+def test_samples_are_kept_for_ever_unless_a_time_is_named(jobs: list[Any]) -> None:
+    assert run("run") == run("backfill", "--keep-samples", "30d") == 0
+    assert [job.keep_samples_ms for job, *_ in jobs] == [None, 30 * 86_400_000]

@@ -49,7 +49,9 @@ def recompute(
 
     from penstock.jobs.query import LOST_JVM, SparkError, explained
     from penstock.jobs.session import new_session
+    from penstock.jobs.storage import Store
     from penstock.jobs.supervision import QueryFailed
+    from penstock.telemetry.expiry.removal import expired_before
     from penstock.telemetry.pipeline.tables import Tables
     from penstock.telemetry.recompute import recompute as run
     from penstock.telemetry.thresholds import load_thresholds
@@ -65,7 +67,8 @@ def recompute(
     try:
         idle_max = limits.idle_occupied.gpu_util_max_percent
         with explained():
-            found = run(spark, Tables(place, options), out, by, idle_max)
+            kept_since = expired_before(Store(place, options))
+            found = run(spark, Tables(place, options), out, by, idle_max, kept_since)
     except QueryFailed as error:
         raise log.failure("the tables were not recomputed", error) from error
     finally:
@@ -75,6 +78,8 @@ def recompute(
         typer.echo(f"{each.table}: {each.windows:,} windows compared, {each.differences:,} differ")
         for example in each.examples:
             typer.echo(f"  {example}")
+    if kept_since is not None:
+        typer.echo(f"samples before {kept_since} have expired: windows before that day were not compared")
     different = [each.table for each in found if each.differences]
     if different:
         raise Failure(f"{', '.join(different)} differ from the samples")

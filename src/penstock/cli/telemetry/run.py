@@ -14,6 +14,7 @@ import typer
 from penstock.cli.client_config import java_settings
 from penstock.cli.completion import topic_names
 from penstock.cli.config_sources import storage_options
+from penstock.cli.failure import misused
 from penstock.cli.help_text import examples
 from penstock.cli.interruption import stoppable
 from penstock.cli.option_groups import grouped
@@ -24,7 +25,10 @@ from penstock.cli.spark_log import SparkLog
 from penstock.model.errors import PenstockError
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
     from penstock.jobs.session import SessionStart
+    from penstock.telemetry.expiry.job import SampleExpiry
     from penstock.telemetry.pipeline.jobs import Job, Started
     from penstock.telemetry.pipeline.progress import Progress
     from penstock.telemetry.thresholds import Thresholds
@@ -91,6 +95,15 @@ RetryLimit: TypeAlias = Annotated[
         "--retries", min=0, help="Retries after transient failures in a row, without a batch in between."
     ),
 ]
+KeepSamples: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--keep-samples",
+        metavar="DURATION",
+        help="Remove days of samples that are older, such as 30d, once their rollups are proven complete; "
+        "at least 2d. [default: keep all]",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +121,7 @@ class _Parsed(NamedTuple):
     storage_options: dict[str, str]
     #: TLS and SASL, by the names of Kafka's Java clients
     security: Mapping[str, str]
+    keep_samples_ms: int | None
 
 
 class PipelineOptions(NamedTuple):
@@ -126,6 +140,7 @@ class PipelineOptions(NamedTuple):
     retries: RetryLimit = 5
     spark_log: SparkLogFile = ""
     workload_labels: WorkloadLabels = None
+    keep_samples: KeepSamples = None
 
     @property
     def place(self) -> str:
@@ -141,7 +156,20 @@ class PipelineOptions(NamedTuple):
             WORKLOAD_LABELS if self.workload_labels is None else parse_order(self.workload_labels),
             storage_options(self.storage_option or ()),
             java_settings(),
+            self._keep_samples_ms(),
         )
+
+    def _keep_samples_ms(self) -> int | None:
+        """How long samples are kept; None for ever."""
+        if self.keep_samples is None:
+            return None
+        from penstock.cli.archives import duration_ms
+        from penstock.telemetry.expiry import KEEP_MIN_MS
+
+        keep_ms = duration_ms("--keep-samples", self.keep_samples)
+        if keep_ms < KEEP_MIN_MS:
+            misused(f"--keep-samples {self.keep_samples}: queries need samples of two days; take 2d or more")
+        return keep_ms
 
     def job(self, parsed: _Parsed) -> Job:
         """The job that these options describe."""
@@ -157,6 +185,7 @@ class PipelineOptions(NamedTuple):
             most_per_batch=self.batch_rows,
             storage_options=parsed.storage_options,
             security=parsed.security,
+            keep_samples_ms=parsed.keep_samples_ms,
         )
 
 
@@ -245,11 +274,15 @@ def _execute(
     warm_up(spark)
     tables = Tables(job.tables, job.storage_options)
     maintenance = Maintenance(spark, tables, list(TABLES), compact_every, 24)
+    listeners: list[Callable[[Any], None]] = [progress, maintenance]
+    expiry = _expiry(spark, job, registry)
+    if expiry is not None:
+        listeners.append(expiry)
     try:
         # A session has a handler of Ctrl-C of its own, which calls the JVM in the middle of another call.
         with stoppable() as stop, shown(progress) as (show_batch, show):
             if not stop_at_once.is_set():
-                report = _all(progress, maintenance, show_batch)
+                report = _all(*listeners, show_batch)
                 _keep_running(spark, job, ending, stop, progress, report, show, spark_log.mark)
     except JvmEnded as error:
         raise spark_log.failure("the pipeline failed", with_ending(error, start)) from error
@@ -257,9 +290,20 @@ def _execute(
         raise spark_log.failure("the pipeline failed", error) from error
     finally:
         maintenance.close()
+        if expiry is not None:
+            expiry.close()
         with suppress(Exception):  # a JVM that has died cannot stop
             spark.stop()
     typer.echo(_summary(progress))
+
+
+def _expiry(spark: Any, job: Job, registry: CollectorRegistry) -> SampleExpiry | None:
+    if job.keep_samples_ms is None:
+        return None
+    from penstock.telemetry.expiry.job import SampleExpiry, prover
+
+    prove = prover(spark, job.tables, job.storage_options)
+    return SampleExpiry(job.tables, job.keep_samples_ms, prove, registry, job.storage_options, say=say)
 
 
 def _session(start: SessionStart, spark_log: SparkLog) -> Any:

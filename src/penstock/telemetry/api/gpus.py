@@ -49,7 +49,7 @@ def gpu_routes(reader: TableReader) -> APIRouter:
             span, after = _requested_span(reader, query), None
         else:
             span, after = read_cursor(query.cursor, query, uuid, Place)
-        resolution = _resolution(query, span)
+        resolution = _resolution(reader, query, span)
         page = read_page(reader, uuid, resolution, span, fields, query.limit, after, query.only)
         if not page.rows and not _is_known(reader, uuid, resolution, span):
             raise UnknownGpu(
@@ -64,15 +64,15 @@ def gpu_routes(reader: TableReader) -> APIRouter:
 
 
 def _requested_span(reader: TableReader, query: TelemetryQuery) -> Span:
-    """The part of a time range that contains samples."""
-    extent = reader.extent()
+    """The part of a time range that contains samples, or windows of those that have expired."""
+    extent = reader.history()
     span = span_of(query, extent)
     return span if extent is None else span.within(extent)
 
 
-def _resolution(query: TelemetryQuery, span: Span) -> Resolution:
+def _resolution(reader: TableReader, query: TelemetryQuery, span: Span) -> Resolution:
     if query.resolution is None:
-        return pick_resolution(span)
+        return pick_resolution(span, reader.extent())
     resolution = RESOLUTIONS[query.resolution]
     if span.width > resolution.most_ms:
         days = resolution.most_ms // DAY_MS

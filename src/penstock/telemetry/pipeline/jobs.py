@@ -41,6 +41,8 @@ class Job:
     storage_options: dict[str, str] | None = None
     #: TLS and SASL of the cluster, by the names of Kafka's Java clients
     security: Mapping[str, str] = field(default_factory=dict, repr=False)
+    #: how long days of samples stay after them; None for ever
+    keep_samples_ms: int | None = None
 
     @property
     def query(self) -> str:

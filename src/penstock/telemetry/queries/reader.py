@@ -24,7 +24,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from penstock.jobs.storage import file_system
 from penstock.telemetry.pipeline.tables import DAY, TABLES
-from penstock.telemetry.queries.spans import ROLLUPS, SAMPLES, Level, Piece, Span, cover
+from penstock.telemetry.queries.spans import HOUR_MS, ROLLUPS, SAMPLES, Level, Piece, Span, cover
 
 __all__ = ["Measure", "TableReader", "time_column"]
 
@@ -87,6 +87,13 @@ class TableReader:
         if snapshot is None or not snapshot.paths:
             return None
         return Span(int(snapshot.low.min()) // 1000, int(snapshot.high.max()) // 1000 + 1)
+
+    def history(self) -> Span | None:
+        """From the first sample, or the first hour whose samples have expired, to the last sample."""
+        samples, hours = self.extent(), self.extent(ROLLUPS[0].table)
+        if samples is None or hours is None or hours.start + HOUR_MS > samples.start:
+            return samples
+        return Span(hours.start, samples.end)
 
     def cover(self, span: Span, levels: Sequence[Level] = ROLLUPS) -> list[Piece]:
         """The span by the widest windows that are complete, and that samples do not begin in."""

@@ -103,9 +103,14 @@ class Page(NamedTuple):
     last: Place | None
 
 
-def pick_resolution(span: Span) -> Resolution:
-    """The finest resolution that covers this time range in a bounded number of rows."""
-    return next(each for each in RESOLUTIONS.values() if span.width <= each.picked_ms)
+def pick_resolution(span: Span, samples: Span | None = None) -> Resolution:
+    """The finest resolution that covers this time range in a bounded number of rows.
+
+    A range that begins before the samples, because older ones have expired, gets windows.
+    """
+    is_over = samples is not None and span.start < samples.start
+    fine = list(RESOLUTIONS.values())[is_over:]
+    return next(each for each in fine if span.width <= each.picked_ms)
 
 
 def read_page(

@@ -46,18 +46,21 @@ def recompute(
     out: str | None = None,
     by: str = "hostname",
     idle_max_percent: float = 5.0,
+    kept_since: str | None = None,
 ) -> list[Recomputed]:
     """Compare each rollup table with the reference; with `out`, write reference rollups and views there.
 
-    `by` is the column of a GPU by which views are grouped.
+    `by` is the column of a GPU by which views are grouped. Windows before the day `kept_since` are left
+    out: their samples have expired.
     """
-    samples = read_table(spark, tables, "samples").cache()
+    samples = _since(read_table(spark, tables, "samples"), "at", kept_since).cache()
     watermark = read_table(spark, tables, "batches").agg(F.max(F.unix_millis("watermark"))).first()
     done_ms = (watermark[0] or 0) // _WINDOW_MS * _WINDOW_MS if watermark else 0
     found = []
     for name, width_ms in WIDTHS_MS.items():
         reference = rollups(samples, width_ms).cache()
-        found.append(_compared(name, read_table(spark, tables, name), reference, done_ms - width_ms))
+        streamed = _since(read_table(spark, tables, name), "window_start", kept_since)
+        found.append(_compared(name, streamed, reference, done_ms - width_ms, is_cut=kept_since is not None))
         if out is not None:
             _write(reference, name, out, by, idle_max_percent)
         reference.unpersist()
@@ -75,7 +78,14 @@ def _write(reference: DataFrame, name: str, out: str, by: str, idle_max_percent:
             rows.write.mode("overwrite").parquet(f"{out}/{view}")
 
 
-def _compared(name: str, streamed: DataFrame, reference: DataFrame, last_ms: int) -> Recomputed:
+def _since(frame: DataFrame, time: str, day: str | None) -> DataFrame:
+    """The rows from the start of a day on; all without a day."""
+    return frame if day is None else frame.where(F.col(time) >= F.lit(f"{day}T00:00:00Z").cast("timestamp"))
+
+
+def _compared(
+    name: str, streamed: DataFrame, reference: DataFrame, last_ms: int, *, is_cut: bool
+) -> Recomputed:
     """Compare windows that start by `last_ms`; all of them if the pipeline has closed all."""
     is_over = F.unix_millis("window_start") <= last_ms
     totals = [F.coalesce(F.sum("count"), F.lit(0)), F.count("*"), F.count_if(is_over)]
@@ -86,7 +96,7 @@ def _compared(name: str, streamed: DataFrame, reference: DataFrame, last_ms: int
     start = F.date_format("window_start", "yyyy-MM-dd HH:mm:ss")
     words = F.concat_ws(" ", "difference", "gpu_id", "field", start)
     examples = F.slice(F.sort_array(F.collect_list(words)), 1, _SHOWN)
-    number, shown = differences(streamed, reference).agg(F.count("*"), examples).collect()[0]
+    number, shown = differences(streamed, reference, is_cut=is_cut).agg(F.count("*"), examples).collect()[0]
     return Recomputed(name, windows, number, list(shown))
 
 
@@ -113,21 +123,30 @@ WITH pairs AS (
          WHEN s.count <> r.count THEN 'count'
          WHEN s.min <> r.min OR s.max <> r.max THEN 'range'
          WHEN NOT {mean} THEN 'mean'
-         WHEN NOT {increase} THEN 'increase'
-         WHEN NOT {covered_s} THEN 'covered_s'
+         WHEN NOT ({increase} OR {first}) THEN 'increase'
+         WHEN NOT ({covered_s} OR {first}) THEN 'covered_s'
          WHEN s.last <> r.last THEN 'last'
          WHEN NOT {p50} OR NOT {p95} THEN 'quantile' END AS difference
-  FROM {streamed} s FULL OUTER JOIN {reference} r
+  FROM {streamed} s FULL OUTER JOIN {cut} r
     ON s.window_start = r.window_start AND s.gpu_id = r.gpu_id AND s.field = r.field
 )
 SELECT * FROM pairs WHERE difference IS NOT NULL
 """
 
+#: with the start of the first window of each series
+_FIRST: Final = (
+    "(SELECT *, min(window_start) OVER (PARTITION BY gpu_id, field) AS first_start FROM {reference})"
+)
 
-def differences(streamed: DataFrame, reference: DataFrame) -> DataFrame:
-    """The windows in which both differ, and by what. Null equals null, and a missing quantile anything."""
+
+def differences(streamed: DataFrame, reference: DataFrame, *, is_cut: bool = False) -> DataFrame:
+    """The windows in which both differ, and by what. Null equals null, and a missing quantile anything.
+
+    `is_cut`: the reference lacks samples before its first windows, so the increase of those is not compared.
+    """
     session = streamed.sparkSession
-    text = _DIFFERENCES
+    text = _DIFFERENCES.replace("{first}", "r.window_start = r.first_start" if is_cut else "false")
+    text = text.replace("{cut}", _FIRST if is_cut else "{reference}")
     for name in ("mean", "increase", "covered_s"):
         near = f"abs(s.{name} - r.{name}) <= {_SUM_TOLERANCE} * greatest(1, abs(r.{name}))"
         text = text.replace(f"{{{name}}}", f"coalesce({near}, s.{name} IS NULL AND r.{name} IS NULL)")

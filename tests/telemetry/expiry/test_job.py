@@ -1,0 +1,176 @@
+"""Expired days of the small fleet: what goes, what stays, and what queries say afterwards."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+from pyspark.sql import SparkSession
+
+from penstock.jobs.storage import Store
+from penstock.telemetry.expiry.job import SampleExpiry, prover
+from penstock.telemetry.expiry.proof import prove
+from penstock.telemetry.expiry.removal import days_of, expired_before
+from penstock.telemetry.expiry.rule import Proof
+from penstock.telemetry.pipeline.batches import BatchReport
+from penstock.telemetry.pipeline.shard import Counts
+from penstock.telemetry.pipeline.tables import Tables
+from penstock.telemetry.queries.reader import TableReader
+from penstock.telemetry.queries.series import RESOLUTIONS, pick_resolution, read_page
+from penstock.telemetry.queries.spans import DAY_MS, HOUR_MS, Span
+from penstock.telemetry.recompute import recompute
+from tests.telemetry.small_fleet import BEGIN_MS, SmallPipeline
+
+#: the fleet speaks from 20:00 on: five hours are of two days
+MINUTES = 300
+FIRST_DAY, SECOND_DAY = "2025-07-18", "2025-07-19"
+MIDNIGHT_MS = BEGIN_MS + 4 * HOUR_MS
+KEEP_MS = 2 * DAY_MS
+
+
+@pytest.fixture(scope="module")
+def two_days(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("two-days")
+    pipeline = SmallPipeline(place)
+    pipeline.run(MINUTES)
+    pipeline.close()
+    return place
+
+
+@pytest.fixture
+def tables(two_days: Path, tmp_path: Path) -> Path:
+    """A copy whose samples may go."""
+    return Path(shutil.copytree(two_days, tmp_path / "tables"))
+
+
+class Expiring:
+    """An expiry with proofs in this process, and what it says."""
+
+    def __init__(self, tables: Path, clock_ms: int) -> None:
+        self.said: list[str] = []
+        self.proven: list[str] = []
+        self._reader = TableReader(str(tables))
+        self.registry = CollectorRegistry()
+        self.clock_ms = clock_ms
+        self.expiry = SampleExpiry(
+            str(tables),
+            KEEP_MS,
+            self._prove,
+            self.registry,
+            clock=lambda: self.clock_ms,
+            say=self.said.append,
+        )
+
+    def _prove(self, days: object) -> list[Proof]:
+        assert isinstance(days, list)
+        self.proven += days
+        return [prove(self._reader, day) for day in days]
+
+    def batch(self, watermark_ms: int) -> None:
+        counts = Counts(*(0 for _ in Counts._fields))
+        self.expiry(BatchReport(0, counts, watermark_ms, self.clock_ms, []))
+
+    def value(self, name: str) -> float | None:
+        return self.registry.get_sample_value(f"penstock_pipeline_{name}")
+
+
+def days(tables: Path) -> list[str]:
+    opened = Tables(str(tables)).find("samples")
+    assert opened is not None
+    return days_of(opened)
+
+
+def test_a_proven_day_goes_and_its_rollups_stay(tables: Path) -> None:
+    rows = Tables(str(tables)).open("samples").to_pyarrow_table().num_rows
+    assert days(tables) == [FIRST_DAY, SECOND_DAY]
+    late = MIDNIGHT_MS + KEEP_MS
+    expiring = Expiring(tables, clock_ms=late + HOUR_MS)
+    expiring.batch(watermark_ms=late - 1)
+    expiring.expiry.close()
+    assert days(tables) == [FIRST_DAY, SECOND_DAY], "a millisecond before its time the day stays"
+    expiring = Expiring(tables, clock_ms=late + HOUR_MS)
+    expiring.batch(watermark_ms=late)
+    expiring.expiry.close()
+    assert days(tables) == [SECOND_DAY]
+    left = Tables(str(tables)).open("samples").to_pyarrow_table().num_rows
+    assert expiring.value("expired_samples_total") == rows - left > 0
+    assert expiring.value("unproven_days") == 0
+    assert expiring.said == [
+        f"{rows - left:,} samples of 1 days up to {FIRST_DAY} have expired "
+        f"({expiring.said[0].rpartition('(')[2]}"
+    ]
+    assert expired_before(Store(str(tables))) == SECOND_DAY
+    hours = Tables(str(tables)).open("rollups_1h").to_pyarrow_table()
+    assert str(hours["window_start"].to_pylist()[0].date()) in (FIRST_DAY, SECOND_DAY)
+    assert sum(hours["count"].to_pylist()) == rows
+
+
+def test_a_clock_in_the_next_year_removes_nothing(tables: Path) -> None:
+    expiring = Expiring(tables, clock_ms=MIDNIGHT_MS + 365 * DAY_MS)
+    expiring.batch(watermark_ms=MIDNIGHT_MS + HOUR_MS)
+    expiring.expiry.close()
+    assert (expiring.proven, days(tables)) == ([], [FIRST_DAY, SECOND_DAY])
+
+
+def test_a_day_whose_rollups_lack_samples_stays(tables: Path, caplog: pytest.LogCaptureFixture) -> None:
+    minutes = Tables(str(tables)).open("rollups_1m")
+    minutes.delete(f"day = '{FIRST_DAY}' AND field = 150 AND gpu_id = 'GPU-a0'")
+    expiring = Expiring(tables, clock_ms=MIDNIGHT_MS + 10 * DAY_MS)
+    expiring.expiry.run("2025-07-25")
+    assert days(tables) == [FIRST_DAY], "the other day is proven"
+    assert expiring.value("unproven_days") == 1
+    assert f"samples of {FIRST_DAY} stay: " in caplog.text
+    assert "of field 150 in the hour of 2025-07-18 20:00, rollups_1m counts" in caplog.text
+
+
+def test_samples_that_come_after_the_proof_stay(tables: Path) -> None:
+    from penstock.telemetry.pipeline.tables import write_files
+
+    opened = Tables(str(tables)).open("samples")
+    row = opened.to_pyarrow_table().drop_columns(["day"]).sort_by("at").slice(0, 1)
+
+    class Late(Expiring):
+        def _prove(self, days: object) -> list[Proof]:
+            found = super()._prove(days)
+            files = write_files(Store(str(tables)), "samples", row)
+            assert Tables(str(tables)).commit("samples", files, "another", 0)
+            return found
+
+    expiring = Late(tables, clock_ms=MIDNIGHT_MS + 10 * DAY_MS)
+    with_first = expiring.expiry
+    with_first.run(SECOND_DAY)
+    left = Tables(str(tables)).open("samples").to_pyarrow_table()
+    first_day = [each for each in left["day"].to_pylist() if str(each) == FIRST_DAY]
+    assert len(first_day) in (1, len(left) - left.filter(left["day"] != left["day"][0]).num_rows)
+    assert len(first_day) >= 1, "the row that the proof has not seen is there"
+
+
+def test_queries_answer_from_rollups_for_what_has_expired(tables: Path, two_days: Path) -> None:
+    whole = TableReader(str(two_days))
+    Expiring(tables, clock_ms=MIDNIGHT_MS + 10 * DAY_MS).expiry.run(SECOND_DAY)
+    reader = TableReader(str(tables))
+    samples, history = reader.extent(), reader.history()
+    assert samples is not None
+    assert samples.start == MIDNIGHT_MS
+    assert history == whole.history() == whole.extent()
+    span = Span(BEGIN_MS, BEGIN_MS + HOUR_MS)
+    assert pick_resolution(span, whole.extent()).name == "raw"
+    assert pick_resolution(span, samples).name == "10s"
+    pages = [read_page(each, "GPU-a0", RESOLUTIONS["10s"], span, (203,), 1000) for each in (reader, whole)]
+    assert pages[0] == pages[1]
+    assert len(pages[0].rows) == 60
+
+
+def test_recompute_compares_the_days_that_are_left(spark: SparkSession, tables: Path) -> None:
+    days_proven = prover(spark, str(tables), None)([FIRST_DAY, SECOND_DAY])
+    assert [(proof.day, proof.difference) for proof in days_proven] == [(FIRST_DAY, None), (SECOND_DAY, None)]
+    Expiring(tables, clock_ms=MIDNIGHT_MS + 10 * DAY_MS).expiry.run(SECOND_DAY)
+    found = recompute(spark, Tables(str(tables)), kept_since=expired_before(Store(str(tables))))
+    assert {each.table: each.differences for each in found} == dict.fromkeys(
+        ("rollups_10s", "rollups_1m", "rollups_1h"), 0
+    )
+    assert all(each.windows > 0 for each in found)
+    # Without the record the windows of the day would be called unexpected.
+    assert all(each.differences > 0 for each in recompute(spark, Tables(str(tables))))
