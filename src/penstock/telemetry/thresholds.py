@@ -5,12 +5,14 @@ Units are in the names: s seconds, c degrees Celsius, percent of 100, shares of 
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 import yaml
 
 from penstock.model.errors import PenstockError
 
-__all__ = ["MissingGpu", "Thresholds", "WrongThresholds", "load_thresholds"]
+__all__ = ["Host", "MissingGpu", "Thresholds", "WrongThresholds", "load_thresholds"]
 
 
 class WrongThresholds(PenstockError):
@@ -135,8 +137,19 @@ class MissingGpu(_Part, frozen=True):
     clear_s: float = 30.0
 
 
+class Host(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is known of a host, or of all hosts of a pattern, from outside."""
+
+    #: how many GPUs it should have
+    gpus: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    rack: str | None = None
+
+
 class Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The file, part by part: one part for each rule."""
+    """The file, part by part: one part for each rule, and one for hosts."""
+
+    #: by name or pattern, such as dgx-0*; the first that fits counts
+    hosts: dict[str, Host] = {}
 
     #: gauges and rates are smoothed over this time before they are judged
     smoothing_s: float = 60.0

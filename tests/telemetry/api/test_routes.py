@@ -215,6 +215,24 @@ def test_energy(client: TestClient) -> None:
     assert answer["items"][1]["gpu_power_mean_w"] == pytest.approx(200.0)
 
 
+def test_racks_and_the_gpus_that_hosts_should_have(tables: Path) -> None:
+    limits = load_thresholds("hosts: {host-1: {gpus: 2, rack: R1}, host-2: {gpus: 4, rack: R2}}")
+    app = build_app(TableReader(str(tables)), limits)
+    with TestClient(app, base_url="http://localhost") as racked:
+        found = get(racked, "/api/v1/fleet/hosts")
+        assert (found["gpus"], found["gpus_missing"], found["total"]) == (3, 3, 2)
+        assert found["items"][0]["hostname"] == "host-2"
+        assert found["items"][0]["silent"] == ["GPU-b1 nvidia0 00000000:18:00.0"]
+        (only,) = get(racked, "/api/v1/fleet/hosts", rack="R1")["items"]
+        assert (only["hostname"], only["gpus_expected"], only["gpus_missing"]) == ("host-1", 2, 0)
+        for path, value in (("utilization", "gpus"), ("energy", "gpus"), ("idle", "gpus")):
+            groups = get(racked, f"/api/v1/fleet/{path}", by="rack")["items"]
+            hosts = get(racked, f"/api/v1/fleet/{path}", by="host")["items"]
+            # Each host has a rack of its own here.
+            assert [one[value] for one in groups] == [one[value] for one in hosts], path
+            assert {one["group"] for one in groups} == {"R1", "R2"}, path
+
+
 def test_health(client: TestClient) -> None:
     answer = get(client, "/api/v1/fleet/health")
     assert answer["gpus"] == {"critical": 1, "warning": 2, "ok": 1}
@@ -252,7 +270,16 @@ def test_pages_of_alerts(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/gpus", "/fleet/utilization", "/fleet/idle", "/fleet/energy", "/fleet/health", "/alerts"]
+    "path",
+    [
+        "/gpus",
+        "/fleet/utilization",
+        "/fleet/idle",
+        "/fleet/energy",
+        "/fleet/health",
+        "/fleet/hosts",
+        "/alerts",
+    ],
 )
 def test_without_tables_there_is_nothing(nothing: TestClient, path: str) -> None:
     assert get(nothing, f"/api/v1{path}")["items"] == []

@@ -11,9 +11,10 @@ import pytest
 
 from penstock.telemetry.queries.reader import TableReader
 from penstock.telemetry.report import write_report
+from penstock.telemetry.thresholds import load_thresholds
 from tests.telemetry.small_fleet import SmallPipeline, make_tables
 
-PNGS = ("heatmap.png", "utilization_power.png", "alerts.png")
+PNGS = ("heatmap.png", "utilization_power.png", "temperature.png", "alerts.png")
 
 
 def size(path: Path) -> tuple[int, int]:
@@ -87,6 +88,18 @@ def test_the_page_shows_tables_and_plots(made: Path) -> None:
         assert f"]({name})" in page
     assert "| host-2 | 2 |" in page
     assert "## Allocated and not used" in page
+
+
+def test_racks_are_a_table_of_their_own(tables: Path, tmp_path: Path, made: Path) -> None:
+    assert not (made / "utilization_by_rack.csv").exists()
+    hosts = load_thresholds('hosts: {"host-*": {gpus: 2, rack: R1}}')
+    write_report(TableReader(str(tables)), tmp_path, thresholds=hosts)
+    (rack,) = rows(tmp_path / "utilization_by_rack.csv")
+    assert (rack["group"], rack["gpus"]) == ("R1", "4")
+    assert {row["hostname"]: row["gpus_missing"] for row in rows(tmp_path / "hosts.csv")} == {
+        "host-1": "0",
+        "host-2": "1",
+    }
 
 
 def test_nothing_to_report(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 from penstock.telemetry.queries.alerts import Incident
 from penstock.telemetry.queries.fleet import Energy, Health, Utilization
 from penstock.telemetry.queries.gpus import Gpu
+from penstock.telemetry.queries.hosts import HostCount
 from penstock.telemetry.queries.idleness import Idle, IdleGroup
 from penstock.telemetry.queries.now import NowGpu
 from penstock.telemetry.queries.series import Sample, Window
@@ -115,6 +116,15 @@ class NowAnswer(BaseModel):
     gpus: Annotated[dict[str, int], Field(description="How many GPUs are in which state.")]
     total: Total
     items: list[NowGpu]
+
+
+class HostsAnswer(BaseModel):
+    """Hosts with GPUs, those that lack most first."""
+
+    gpus: Annotated[int, Field(description="GPUs with samples just before the newest of all.")]
+    gpus_missing: Annotated[int, Field(description="GPUs that are expected, and have none.")]
+    total: Total
+    items: list[HostCount]
 
 
 class HealthAnswer(_Answer):

@@ -10,6 +10,7 @@ from penstock.telemetry.api.answers import (
     AlertPage,
     EnergyAnswer,
     HealthAnswer,
+    HostsAnswer,
     IdleAnswer,
     NowAnswer,
     UtilizationAnswer,
@@ -20,17 +21,20 @@ from penstock.telemetry.api.parameters import (
     AlertQuery,
     GroupQuery,
     HealthQuery,
+    HostQuery,
     IdleQuery,
     NowQuery,
     span_of,
 )
+from penstock.telemetry.inventory import Inventory
 from penstock.telemetry.queries import fleet
 from penstock.telemetry.queries.alerts import Incident, find_incidents
 from penstock.telemetry.queries.gpus import Only, find_gpus
+from penstock.telemetry.queries.hosts import find_hosts
 from penstock.telemetry.queries.idleness import NO_PRICES, Prices, find_idle, group_idle
 from penstock.telemetry.queries.now import count_states, find_now
 from penstock.telemetry.queries.reader import TableReader
-from penstock.telemetry.queries.spans import DAY_MS, instant, milliseconds
+from penstock.telemetry.queries.spans import DAY_MS, Span, instant, milliseconds
 from penstock.telemetry.thresholds import Thresholds
 
 __all__ = ["alert_routes", "fleet_routes"]
@@ -39,6 +43,10 @@ __all__ = ["alert_routes", "fleet_routes"]
 def fleet_routes(reader: TableReader, thresholds: Thresholds, prices: Prices = NO_PRICES) -> APIRouter:
     """The routes about all GPUs. Longer than other functions because it is a table: one entry per route."""
     routes = APIRouter(prefix="/api/v1/fleet", tags=["fleet"])
+    inventory = Inventory(thresholds.hosts)
+
+    def totals(span: Span, query: GroupQuery) -> Any:
+        return inventory.with_racks(fleet.totals(reader, span, only=query.only))
 
     @routes.get("/now", summary="The state of each GPU at its newest sample")
     def now(query: Annotated[NowQuery, Query()]) -> NowAnswer:
@@ -54,12 +62,13 @@ def fleet_routes(reader: TableReader, thresholds: Thresholds, prices: Prices = N
         )
 
     @routes.get(
-        "/utilization", summary="Utilization of GPUs, by GPU, host, model, workload, job, pod or namespace"
+        "/utilization",
+        summary="Utilization of GPUs, by GPU, host, rack, model, workload, job, pod or namespace",
     )
     def utilization(query: Annotated[GroupQuery, Query()]) -> UtilizationAnswer:
         """Without `start_time`, in the 24 hours before the end."""
         span = span_of(query, reader.extent(), DAY_MS)
-        found = fleet.utilization(fleet.totals(reader, span, only=query.only), query.by)
+        found = fleet.utilization(totals(span, query), query.by)
         return UtilizationAnswer(**bounds(span), by=query.by, total=len(found), items=found[: query.limit])
 
     @routes.get("/idle", summary="GPUs that are allocated and not used")
@@ -71,7 +80,7 @@ def fleet_routes(reader: TableReader, thresholds: Thresholds, prices: Prices = N
         """
         span = span_of(query, reader.extent(), DAY_MS)
         found = find_idle(reader, span, thresholds, query.only, prices)
-        items: list[Any] = found.gpus if query.by == "gpu" else group_idle(found.gpus, query.by)
+        items: list[Any] = found.gpus if query.by == "gpu" else group_idle(found.gpus, query.by, inventory)
         return IdleAnswer(
             **bounds(span),
             by=query.by,
@@ -83,18 +92,31 @@ def fleet_routes(reader: TableReader, thresholds: Thresholds, prices: Prices = N
             items=items[: query.limit],
         )
 
-    @routes.get("/energy", summary="Watt-hours, by GPU, host, model, workload, job, pod or namespace")
+    @routes.get("/energy", summary="Watt-hours, by GPU, host, rack, model, workload, job, pod or namespace")
     def energy(query: Annotated[GroupQuery, Query()]) -> EnergyAnswer:
         """From the GPUs' own counters, and from their power where they have none (`measured_by`).
 
         Without `start_time`, in the 24 hours before the end.
         """
         span = span_of(query, reader.extent(), DAY_MS)
-        found = fleet.energy(fleet.totals(reader, span, only=query.only), query.by)
+        found = fleet.energy(totals(span, query), query.by)
         used_wh = [one.energy_wh for one in found if one.energy_wh is not None]
         sum_wh = sum(used_wh) if used_wh else None
         return EnergyAnswer(
             **bounds(span), by=query.by, energy_wh=sum_wh, total=len(found), items=found[: query.limit]
+        )
+
+    @routes.get("/hosts", summary="Hosts: their racks, the GPUs that they have, and that they should have")
+    def hosts(query: Annotated[HostQuery, Query()]) -> HostsAnswer:
+        """GPUs of the last 24 hours of samples, and hosts of the file of thresholds; most missing first."""
+        found = find_hosts(reader, thresholds)
+        chosen = [one for one in found if query.hostname in (None, one.hostname)]
+        chosen = [one for one in chosen if query.rack in (None, one.rack)]
+        return HostsAnswer(
+            gpus=sum(one.gpus for one in chosen),
+            gpus_missing=sum(one.gpus_missing for one in chosen),
+            total=len(chosen),
+            items=chosen[: query.limit],
         )
 
     @routes.get("/health", summary="The state of every GPU")

@@ -25,6 +25,7 @@ __all__ = [
     "GpuQuery",
     "GroupQuery",
     "HealthQuery",
+    "HostQuery",
     "IdleQuery",
     "NowQuery",
     "Period",
@@ -146,6 +147,14 @@ class NowQuery(_Known):
     state: Annotated[Annotated[str, _OneOf(STATES)] | None, Field(description="Only GPUs in this state.")] = (
         None
     )
+    limit: Limit = 1000
+
+
+class HostQuery(_Known):
+    """There is no time window: hosts are counted at the newest sample."""
+
+    hostname: Annotated[str | None, Field(description="Only this host.")] = None
+    rack: Annotated[str | None, Field(description="Only hosts of this rack.")] = None
     limit: Limit = 1000
 
 

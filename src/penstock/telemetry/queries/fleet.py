@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.telemetry.inventory import RACK
 from penstock.telemetry.queries.alerts import Incident
 from penstock.telemetry.queries.gpus import ABOUT, ALL, Gpu, Only
 from penstock.telemetry.queries.reader import Measure, TableReader
@@ -67,6 +68,8 @@ GROUPS: Final = {
     "job": "job",
     "pod": "pod",
     "namespace": "namespace",
+    # of `Inventory.with_racks`
+    "rack": RACK,
 }
 _Text: TypeAlias = str | None
 _Place: TypeAlias = tuple[_Text, _Text, _Text, _Text, _Text, _Text]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final, NamedTuple
 
+from penstock.telemetry.inventory import NO_HOSTS, RACK, Inventory
 from penstock.telemetry.models import power_limit_w
 from penstock.telemetry.queries.fleet import GROUPS, by_field, mean_of, totals, used_energy
 from penstock.telemetry.queries.gpus import ALL, Attributes, Only
@@ -228,11 +229,12 @@ def _idle_wh(fields: dict[int, dict[str, Any]], idle_s: float) -> float | None:
     return None if lowest is None else float(lowest) * idle_s / 3600
 
 
-def group_idle(gpus: Iterable[Idle], by: str) -> list[IdleGroup]:
+def group_idle(gpus: Iterable[Idle], by: str, inventory: Inventory = NO_HOSTS) -> list[IdleGroup]:
     """The same by host, workload and so on; the group that wastes most first."""
     groups: dict[str | None, list[Idle]] = {}
     for one in gpus:
-        groups.setdefault(getattr(one, GROUPS[by]), []).append(one)
+        group = inventory.of(one.hostname).rack if by == RACK else getattr(one, GROUPS[by])
+        groups.setdefault(group, []).append(one)
     found = []
     for group, own in groups.items():
         found.append(

@@ -25,7 +25,7 @@ from penstock.telemetry.queries.reader import Measure, TableReader
 from penstock.telemetry.queries.spans import HOUR_MS, SAMPLES, Piece, Span, instant
 from penstock.telemetry.thresholds import Thresholds
 
-__all__ = ["STATES", "NowGpu", "count_states", "find_now"]
+__all__ = ["STATES", "NowGpu", "count_states", "find_now", "last_seen", "newest_ms"]
 
 _REASONS, _TEMPERATURE, _POWER, _UTIL, _XID = 112, 150, 155, 203, 230
 _LIMITS: Final = (164, 160)
@@ -95,7 +95,7 @@ def find_now(reader: TableReader, thresholds: Thresholds, only: Only = ALL) -> l
     # Peers are those of the whole fleet, whatever the question is about.
     values = _newest_values(reader, extent.end, [gpu.gpu_id for gpu in known])
     peers_w = busy_power_w(thresholds, (_load(gpu, values.get(gpu.gpu_id, {})) for gpu in peers))
-    now_ms, seen_ms = _now_ms(reader, extent), _last_seen(reader, extent.end)
+    now_ms, seen_ms = newest_ms(reader), last_seen(reader, extent.end)
     heat = _heat(known, values, now_ms, thresholds)
     found = [
         _judged(
@@ -109,18 +109,20 @@ def find_now(reader: TableReader, thresholds: Thresholds, only: Only = ALL) -> l
     return sorted(found, key=lambda one: (STATES.index(one.state), -len(one.findings), one.gpu_id))
 
 
-def _now_ms(reader: TableReader, extent: Span) -> int:
-    """The time of the newest sample, but no later than the last batch began.
+def newest_ms(reader: TableReader) -> int:
+    """The time of the newest sample, but no later than the last batch began; 0 without samples.
 
     Why: all other GPUs would be silent for as long as the clock of one host is ahead.
     """
-    batches = reader.extent("batches")
+    extent, batches = reader.extent(), reader.extent("batches")
+    if extent is None:
+        return 0
     return min(each.end for each in (extent, batches) if each is not None) - 1
 
 
-def _last_seen(reader: TableReader, end_ms: int) -> dict[str, int]:
-    """The time of the newest sample of each GPU, of any field, of those that have one in the last minute."""
-    piece = Piece(SAMPLES, Span(end_ms - _LOOKS_MS[0], end_ms))
+def last_seen(reader: TableReader, end_ms: int, width_ms: int = _LOOKS_MS[0]) -> dict[str, int]:
+    """The time of the newest sample of each GPU, of any field, of those that have one in that time."""
+    piece = Piece(SAMPLES, Span(end_ms - width_ms, end_ms))
     seen = Measure("seen", "max", pc.field("at").cast(pa.int64()))
     rows = reader.aggregate(piece, {"gpu_id": pc.field("gpu_id")}, [seen], is_of_gpu())
     return {row["gpu_id"]: row["seen"] // 1000 for row in rows.to_pylist()}

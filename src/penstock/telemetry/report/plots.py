@@ -21,7 +21,18 @@ from penstock.telemetry.queries.alerts import Incident
 from penstock.telemetry.queries.spans import Span, instant
 from penstock.telemetry.queries.timeline import Timeline
 
-__all__ = ["alerts", "heatmap", "over_time"]
+__all__ = [
+    "alerts",
+    "edges",
+    "heatmap",
+    "marker",
+    "middles",
+    "new_figure",
+    "over_time",
+    "spread",
+    "step_text",
+    "time_axis",
+]
 
 _DPI: Final = 120
 _WIDTH_IN: Final = 12.0
@@ -39,14 +50,14 @@ _GPUS_NAMED_MOST: Final = 32
 _HOSTS_RULED_MOST: Final = 64
 
 
-def _figure(height_in: float, title: str) -> Figure:
+def new_figure(height_in: float, title: str) -> Figure:
     figure = Figure(figsize=(_WIDTH_IN, height_in), dpi=_DPI, layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(title, fontsize=13, x=0.01, ha="left")
     return figure
 
 
-def _time_axis(axes: Axes, start_ms: int, end_ms: int) -> None:
+def time_axis(axes: Axes, start_ms: int, end_ms: int) -> None:
     locator = AutoDateLocator(maxticks=12)
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
@@ -58,14 +69,19 @@ def _date(at_ms: int) -> float:
     return float(date2num(instant(int(at_ms))))
 
 
-def _step_text(step_ms: int) -> str:
+def step_text(step_ms: int) -> str:
     for unit, width in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)):
         if step_ms % width == 0:
             return f"{step_ms // width} {unit}"
     return f"{step_ms // 1000} s"
 
 
-def _edges(timeline: Timeline) -> tuple[int, int]:
+def middles(timeline: Timeline) -> list[float]:
+    """The middle of each step, as matplotlib counts days."""
+    return [_date(start + timeline.step_ms // 2) for start in timeline.starts_ms]
+
+
+def edges(timeline: Timeline) -> tuple[int, int]:
     starts = timeline.starts_ms
     return int(starts[0]), int(starts[-1]) + timeline.step_ms
 
@@ -79,9 +95,9 @@ def heatmap(busy: Timeline) -> Figure:
         if gpus <= 200
         else float(np.clip(gpus / _DPI + 1.6, 8.0, 18.0))
     )
-    figure = _figure(height_in, f"GPU utilisation of {gpus:,} GPUs, mean of {_step_text(busy.step_ms)}")
+    figure = new_figure(height_in, f"GPU utilisation of {gpus:,} GPUs, mean of {step_text(busy.step_ms)}")
     axes = figure.subplots()
-    start, end = _edges(busy)
+    start, end = edges(busy)
     colours = colormaps["viridis"].with_extremes(bad="#8a8a8a")
     if gpus:
         image = axes.imshow(
@@ -96,7 +112,7 @@ def heatmap(busy: Timeline) -> Figure:
         bar = figure.colorbar(image, ax=axes, pad=0.01, fraction=0.03, anchor=(0.0, 1.0))
         bar.set_label("utilisation (%); grey: no samples")
         _name_rows(axes, busy)
-    _time_axis(axes, start, end)
+    time_axis(axes, start, end)
     return figure
 
 
@@ -126,20 +142,20 @@ def _rule(axes: Axes, rows: Sequence[int], width: float) -> None:
 
 def over_time(busy: Timeline, active: Timeline, power: Timeline) -> Figure:
     """Utilisation of GPUs with its spread, and the power of all GPUs."""
-    figure = _figure(6.5, f"Utilisation and power of the fleet, {_step_text(busy.step_ms)} steps")
+    figure = new_figure(6.5, f"Utilisation and power of the fleet, {step_text(busy.step_ms)} steps")
     upper, lower = figure.subplots(2, 1, sharex=True)
-    at = [_date(start + busy.step_ms // 2) for start in busy.starts_ms]
-    low, mean, high = _spread(busy.values)
+    at = middles(busy)
+    low, mean, high = spread(busy.values)
     upper.fill_between(
         at, low, high, color=_UTIL_COLOUR, alpha=0.2, linewidth=0, label="10th to 90th percentile of GPUs"
     )
-    upper.plot(at, mean, color=_UTIL_COLOUR, marker=_marker(at), label="mean utilisation")
+    upper.plot(at, mean, color=_UTIL_COLOUR, marker=marker(at), label="mean utilisation")
     if len(active.gpu_ids):
         upper.plot(
             at,
-            _spread(active.values)[1] * 100,
+            spread(active.values)[1] * 100,
             color=_ACTIVE_COLOUR,
-            marker=_marker(at),
+            marker=marker(at),
             label="mean SM active",
         )
     upper.set_ylabel("share of time (%)")
@@ -150,7 +166,7 @@ def over_time(busy: Timeline, active: Timeline, power: Timeline) -> Figure:
         at,
         total_w / scale,
         color=_POWER_COLOUR,
-        marker=_marker(at),
+        marker=marker(at),
         label=f"power of {len(power.gpu_ids):,} GPUs together",
     )
     lower.set_ylabel(f"power ({unit})")
@@ -158,16 +174,16 @@ def over_time(busy: Timeline, active: Timeline, power: Timeline) -> Figure:
     for axes in (upper, lower):
         axes.grid(alpha=0.3)
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.14), ncols=3, frameon=False, fontsize=9)
-    _time_axis(lower, *_edges(busy))
+    time_axis(lower, *edges(busy))
     return figure
 
 
-def _marker(at: Sequence[float]) -> str:
+def marker(at: Sequence[float]) -> str:
     """A line through a point or two is none that anyone sees."""
     return "o" if len(at) <= _LABELS_MOST else ""
 
 
-def _spread(values: Any) -> tuple[Any, Any, Any]:
+def spread(values: Any) -> tuple[Any, Any, Any]:
     """10th percentile, mean and 90th percentile of each column; NaN where nothing was measured."""
     spread = np.full((3, values.shape[1]), np.nan)
     known = ~np.isnan(values).all(axis=0)
@@ -184,7 +200,7 @@ def alerts(incidents: Sequence[Incident], span: Span) -> Figure:
         by_rule.setdefault(one.rule, []).append(one)
     count = sum(map(len, by_rule.values()))
     most = min(_BARS_NAMED_MOST, max(map(len, by_rule.values()), default=0))
-    figure = _figure(
+    figure = new_figure(
         float(np.clip(2.0 + max(0.55, _BAR_NAME_IN * most) * max(2, len(by_rule)), 3.1, 18.0)),
         f"{count:,} alerts on {len({one.subject for one in incidents}):,} GPUs and hosts",
     )
@@ -208,7 +224,7 @@ def alerts(incidents: Sequence[Incident], span: Span) -> Figure:
     axes.legend(
         handles=keys, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3, frameon=False, fontsize=9
     )
-    _time_axis(axes, *span)
+    time_axis(axes, *span)
     return figure
 
 

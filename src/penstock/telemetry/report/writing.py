@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from penstock.telemetry.inventory import Inventory
 from penstock.telemetry.queries.alerts import Incident, find_incidents
 from penstock.telemetry.queries.fleet import (
     SEVERITIES,
@@ -19,11 +20,12 @@ from penstock.telemetry.queries.fleet import (
     utilization,
 )
 from penstock.telemetry.queries.gpus import find_gpus, latest
+from penstock.telemetry.queries.hosts import HostCount, find_hosts
 from penstock.telemetry.queries.idleness import NO_PRICES, Idle, Idleness, Prices, find_idle
 from penstock.telemetry.queries.reader import TableReader
 from penstock.telemetry.queries.spans import HOUR_MS, Span, instant
 from penstock.telemetry.queries.timeline import read_timelines
-from penstock.telemetry.report import plots
+from penstock.telemetry.report import plots, temperatures
 from penstock.telemetry.report.sections import Section, markdown, write_csv
 from penstock.telemetry.thresholds import Thresholds, load_thresholds
 
@@ -31,7 +33,7 @@ __all__ = ["Report", "write_report"]
 
 PAGE: Final = "report.md"
 _ROWS_MOST: Final = 20
-_UTIL, _SM_ACTIVE, _POWER = 203, 1002, 155
+_UTIL, _SM_ACTIVE, _POWER, _TEMPERATURE = 203, 1002, 155, 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,9 @@ def write_report(
     if not span.width:
         return Report(f"no samples in {reader.place} yet: nothing to report", [], [])
     incidents = [one for one in find_incidents(reader) if one.overlaps(span)]
-    idle = find_idle(reader, span, thresholds or load_thresholds(), prices=prices)
-    sections = _sections(reader, span, incidents, idle)
+    limits = thresholds or load_thresholds()
+    idle = find_idle(reader, span, limits, prices=prices)
+    sections = _sections(reader, span, incidents, idle, limits)
     summary = _summary(span, {section.name: section for section in sections}, idle)
     out.mkdir(parents=True, exist_ok=True)
     files = [out / PAGE, *_plot(reader, span, incidents, out)]
@@ -70,16 +73,21 @@ def write_report(
     return Report(summary, sections, files)
 
 
-def _sections(reader: TableReader, span: Span, incidents: list[Incident], idle: Idleness) -> list[Section]:
-    rows = totals(reader, span)
+def _sections(
+    reader: TableReader, span: Span, incidents: list[Incident], idle: Idleness, thresholds: Thresholds
+) -> list[Section]:
+    inventory = Inventory(thresholds.hosts)
+    rows = inventory.with_racks(totals(reader, span))
+    groups = ("host", *(("rack",) if inventory.has_racks else ()), "model", "workload")
     states = health(rows, find_gpus(reader, span), incidents)
     return [
         *(
             Section(f"utilization_by_{by}", f"Utilisation by {by}", Utilization, _wasteful_first(rows, by))
-            for by in ("host", "model", "workload")
+            for by in groups
         ),
         Section("idle", "Allocated and not used", Idle, idle.gpus),
         Section("energy_by_host", "Energy by host", Energy, energy(rows, "host")),
+        Section("hosts", "Hosts", HostCount, find_hosts(reader, thresholds)),
         Section("health", "Health", Health, states),
         Section("alerts", "Alerts", Incident, sorted(incidents, key=_urgency)),
     ]
@@ -127,10 +135,13 @@ def _summary(span: Span, sections: dict[str, Section], idle: Idleness) -> str:
 def _plot(reader: TableReader, span: Span, incidents: list[Incident], out: Path) -> list[Path]:
     # Windows that are still open would look like GPUs that say nothing.
     closed = span.within(reader.extent("rollups_10s") or span)
-    busy, active, power = read_timelines(reader, closed, (_UTIL, _SM_ACTIVE, _POWER))
+    fields = (_UTIL, _SM_ACTIVE, _POWER, _TEMPERATURE)
+    busy, active, power, heat = read_timelines(reader, closed, fields)
+    hot = {one.subject for one in incidents if one.rule == "hot"}
     figures = {
         "heatmap.png": plots.heatmap(busy),
         "utilization_power.png": plots.over_time(busy, active, power),
+        "temperature.png": temperatures.plot(heat, power, hot),
         "alerts.png": plots.alerts(incidents, Span(closed.start, span.end)),
     }
     for name, figure in figures.items():

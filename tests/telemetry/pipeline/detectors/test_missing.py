@@ -107,3 +107,20 @@ def test_samples_of_exporters_are_no_gpus() -> None:
     target = target.set_column(target.column_names.index("203"), "203", pa.array([np.nan]))
     steps = [pa.concat_tables([rows(0, {"a": range(8)}), target])]
     assert run([*steps, *(rows(step, {"a": range(8)}) for step in range(1, 8))]) == []
+
+
+def test_the_file_of_thresholds_says_how_many_gpus_a_host_should_have() -> None:
+    """More than any host has; fewer than it had, because some were taken out; and one that is gone."""
+    text = """
+hosts:
+  a: {gpus: 8, rack: R1}
+  "b*": {gpus: 6}
+missing_gpu: {absent_s: 20, for_s: 10, clear_s: 0}
+"""
+    steps = [rows(0, {"a": range(7), "b": range(8), "b2": range(6)})]
+    steps += [rows(step, {"a": range(7), "b": range(6), "b2": range(5)}) for step in range(1, 8)]
+    found = {alert.subject: alert.evidence for alert in run(steps, Detectors(load_thresholds(text)))}
+    assert found == {
+        "a": "7 of 8 GPUs, rack R1; the file of thresholds has 8",
+        "b2": "5 of 6 GPUs; missing: b2/5 (nvidia5, 0000:5)",
+    }

@@ -1,7 +1,7 @@
 """Hosts that lack GPUs: fewer than they had, fewer than other hosts of the model have, or none any more.
 
 A missing GPU sends no telemetry, and a missing host sends none for all its GPUs, so no threshold can find
-them. So a host is judged by its own past and by its peers.
+them. So a host is judged by what the file of thresholds says of it, or else by its own past and by its peers.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from penstock.telemetry.inventory import Inventory
 from penstock.telemetry.pipeline.columns import Ints, Mask
 from penstock.telemetry.pipeline.detectors.peers import NO_TEXT, Peers
 from penstock.telemetry.pipeline.detectors.rules import Finding
@@ -27,10 +28,12 @@ class _Hosts(NamedTuple):
     past: Ints
     #: 0 where the host is not comparable
     usual: Ints
+    #: by the file of thresholds; -1 where it says nothing
+    named: Ints
 
     @property
     def expected(self) -> Ints:
-        most: Ints = np.maximum(self.past, self.usual)
+        most: Ints = np.where(self.named < 0, np.maximum(self.past, self.usual), self.named)
         return most
 
 
@@ -39,7 +42,12 @@ def missing_gpu(peers: Peers, now_ms: int, thresholds: Thresholds) -> Finding:
     limit = thresholds.missing_gpu
     codes, first, host = np.unique(peers.codes["hostname"], return_index=True, return_inverse=True)
     is_present = peers.is_present(now_ms, limit.absent_s)
-    hosts = _counted(peers, host, len(codes), is_present, now_ms, limit)
+    inventory = Inventory(thresholds.hosts)
+    named = np.full(len(codes), -1, np.int64)
+    for own, gpu in enumerate(first if thresholds.hosts else ()):
+        gpus = inventory.of(peers.text("hostname", int(gpu))).gpus
+        named[own] = -1 if gpus is None else gpus
+    hosts = _counted(peers, host, len(codes), is_present, now_ms, limit)._replace(named=named)
     lacking = hosts.expected - hosts.present
     known = np.zeros(len(host), dtype=bool)
     known[first[codes != NO_TEXT]] = True
@@ -48,6 +56,10 @@ def missing_gpu(peers: Peers, now_ms: int, thresholds: Thresholds) -> Finding:
         own = int(host[gpu])
         has, expected = int(hosts.present[own]), int(hosts.expected[own])
         counted = f"{has} of {expected} GPUs" if has else f"none of its {expected} GPUs is heard"
+        rack = inventory.of(peers.text("hostname", gpu)).rack
+        counted += f", rack {rack}" if rack is not None else ""
+        if expected == hosts.named[own] > hosts.past[own]:
+            return f"{counted}; the file of thresholds has {expected}"
         if expected > hosts.past[own]:
             return f"{counted}; hosts of {peers.text('model', gpu)} have {expected}"
         gone = np.flatnonzero((host == own) & peers.is_gpu & ~is_present & _is_past(peers, now_ms, limit))
@@ -76,7 +88,8 @@ def _counted(
     past = np.zeros(count, np.int64)
     # A GPU that is gone keeps the number of GPUs that its host had with it.
     np.maximum.at(past, host, np.where(_is_past(peers, now_ms, limit), peers.companions, 0))
-    return _Hosts(present, past, _usual(peers, host, present, is_present, limit))
+    usual = _usual(peers, host, present, is_present, limit)
+    return _Hosts(present, past, usual, np.full(count, -1, np.int64))
 
 
 def _usual(peers: Peers, host: Ints, present: Ints, is_present: Mask, limit: MissingGpu) -> Ints:
