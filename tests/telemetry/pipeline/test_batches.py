@@ -232,6 +232,26 @@ def test_a_driver_that_dies_changes_nothing(
     assert contents(tmp_path) == contents(undisturbed)
 
 
+@pytest.mark.parametrize("batch_id", [1, 2])
+def test_a_batch_that_fails_in_a_live_driver_is_judged_from_the_state_before_it(
+    undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch_id: int
+) -> None:
+    """The rules that compare GPUs have already seen it then."""
+    batches = pipeline(tmp_path)
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="no space"):
+        commit = Batches._commit
+
+        def failing(self: Batches, number: int, files: list[Any], transaction: str) -> None:
+            if number == batch_id:
+                raise OSError("no space")
+            commit(self, number, files, transaction)
+
+        patch.setattr(Batches, "_commit", failing)
+        run(batches)
+    run(batches, batch_id)
+    assert contents(tmp_path) == contents(undisturbed)
+
+
 def test_a_second_try_under_other_settings_is_the_same_batch(
     undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -161,6 +161,8 @@ class Batches:
         self._lock = Lock()
         self._has_ended = False
         self._manifest = self._load()
+        #: the state of rules that compare GPUs, and the file that has it, if both are the same
+        self._peers: tuple[str | None, Any] = (None, None)
         #: the batch that an earlier try has begun and not finished
         self._interrupted = self._begun_next()
 
@@ -281,7 +283,7 @@ class Batches:
     ) -> None:
         before = self._manifest
         remembered = f"{report.batch_id}-{uuid4().hex}-detectors.arrow"
-        self._state.write_table(remembered, detectors.peers.to_table())
+        self._state.write(remembered, _compressed(detectors.peers.to_table()))
         after = replace(
             before,
             batch_id=report.batch_id,
@@ -290,6 +292,7 @@ class Batches:
             detectors=remembered,
         )
         self._write_manifest(after)
+        self._peers = (remembered, detectors.peers)
 
     def _write_manifest(self, after: _Manifest) -> None:
         needed = after.files() | {f"begun-{after.batch_id + 1}.json"}
@@ -297,8 +300,12 @@ class Batches:
         self._manifest = after
 
     def _detectors(self, thresholds: Thresholds) -> FleetDetectors:
-        path = self._manifest.detectors
-        return FleetDetectors(thresholds, self._state.read_table(path) if path else None)
+        """The rules with the state before the batch. A batch that fails leaves none in memory."""
+        path, (known, peers) = self._manifest.detectors, self._peers
+        self._peers = (None, None)
+        if path is None:
+            return FleetDetectors(thresholds)
+        return FleetDetectors(thresholds, peers if known == path else self._state.read_table(path))
 
     def _begin(self, path: str) -> _Begun:
         def make() -> bytes:
@@ -326,6 +333,14 @@ class Batches:
         # The query's id must be known before anything is committed under it.
         self._ledger.begin(first.batch_id, first.text())
         return first
+
+
+def _compressed(table: Any) -> Any:
+    """A file of a table: most GPUs have no alerts, and most texts repeat."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
 
 
 def _total(parts: list[Counts]) -> Counts:

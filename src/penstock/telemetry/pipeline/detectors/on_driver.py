@@ -31,9 +31,13 @@ class FleetDetectors:
     __slots__ = ("_thresholds", "peers")
 
     def __init__(self, thresholds: Thresholds, remembered: Any | None = None) -> None:
+        """`remembered` is the table of another object's peers, or these peers themselves."""
         self._thresholds = thresholds
         rules = tuple(FLEET_RULES)
-        self.peers = Peers(rules) if remembered is None else Peers.from_table(remembered, rules)
+        if isinstance(remembered, Peers):
+            self.peers = remembered
+        else:
+            self.peers = Peers(rules) if remembered is None else Peers.from_table(remembered, rules)
 
     def advance(self, signals: Any, alerts: Iterable[Alert], since_ms: int, until_ms: int) -> list[Alert]:
         """Take rows of SIGNALS, and the alerts of single GPUs in the same batch; the alerts that change.

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.telemetry.pipeline.columns import Ints
 from penstock.telemetry.pipeline.detectors.features import ABOUT
@@ -33,6 +34,7 @@ class Peers:
         self.rules = rules
         self.gpu_ids: list[str] = []
         self.number_of: dict[str, int] = {}
+        self._ids = pa.array([], pa.string())
         self._texts: list[str] = []
         self._code_of: dict[str, int] = {}
         self.codes: dict[str, Ints] = {name: np.zeros(0, np.int64) for name in ABOUT}
@@ -60,13 +62,16 @@ class Peers:
     def number(self, signals: Any) -> Ints:
         """The number of each row's GPU; new GPUs get the next ones."""
         encoded = signals["gpu_id"].unify_dictionaries().combine_chunks()
-        numbers = np.empty(len(encoded.dictionary), np.int64)
-        for place, gpu_id in enumerate(encoded.dictionary.to_pylist()):
-            number = self.number_of.setdefault(gpu_id, len(self.gpu_ids))
-            if number == len(self.gpu_ids):
+        # Arrow looks up a million ids in a quarter of the time that a dictionary takes.
+        numbers = pc.index_in(encoded.dictionary, self._ids).fill_null(-1).to_numpy().astype(np.int64)
+        unknown = np.flatnonzero(numbers < 0)
+        for place, gpu_id in zip(unknown, encoded.dictionary.take(unknown).to_pylist(), strict=True):
+            numbers[place] = self.number_of.setdefault(gpu_id, len(self.gpu_ids))
+            if numbers[place] == len(self.gpu_ids):
                 self.gpu_ids.append(gpu_id)
-            numbers[place] = number
-        self._grow(len(self.gpu_ids))
+        if len(unknown):
+            self._ids = pa.array(self.gpu_ids, pa.string())
+            self._grow(len(self.gpu_ids))
         whose: Ints = numbers[encoded.indices.to_numpy()]
         return whose
 
@@ -139,7 +144,7 @@ class Peers:
             for name, own in self.codes.items()
         }
         columns = {
-            "gpu_id": pa.array(self.gpu_ids, pa.string()),
+            "gpu_id": self._ids,
             "seen_ms": self.seen_ms,
             "hardware_ms": self.hardware_ms,
             "companions": self.companions,
@@ -153,7 +158,8 @@ class Peers:
     @classmethod
     def from_table(cls, table: Any, rules: tuple[str, ...]) -> Peers:
         peers = cls(rules)
-        peers.gpu_ids = table["gpu_id"].to_pylist()
+        peers._ids = table["gpu_id"].combine_chunks()
+        peers.gpu_ids = peers._ids.to_pylist()
         peers.number_of = {gpu_id: number for number, gpu_id in enumerate(peers.gpu_ids)}
         nothing = pa.chunked_array([pa.nulls(len(table), pa.string()).dictionary_encode()])
         peers.codes = {
