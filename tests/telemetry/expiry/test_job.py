@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,28 +17,44 @@ from penstock.telemetry.expiry.job import SampleExpiry, prover
 from penstock.telemetry.expiry.proof import prove
 from penstock.telemetry.expiry.removal import days_of, expired_before
 from penstock.telemetry.expiry.rule import Proof
-from penstock.telemetry.pipeline.batches import BatchReport
+from penstock.telemetry.pipeline.batches import Batches, BatchReport, Settings
 from penstock.telemetry.pipeline.shard import Counts
 from penstock.telemetry.pipeline.tables import TABLES, Tables, write_files
 from penstock.telemetry.queries.reader import TableReader
 from penstock.telemetry.queries.series import RESOLUTIONS, pick_resolution, read_page
 from penstock.telemetry.queries.spans import DAY_MS, HOUR_MS, Span
 from penstock.telemetry.recompute import recompute
-from tests.telemetry.small_fleet import BEGIN_MS, SmallPipeline
+from penstock.telemetry.thresholds import load_thresholds
+from tests.telemetry.pipeline.in_process import run_here
+from tests.telemetry.small_fleet import BEGIN_MS, MINUTES, samples
 
-#: the fleet speaks from 20:00 on: five hours are of two days
-MINUTES = 300
+#: the small fleet an hour before midnight
+SHIFT_MS = 3 * HOUR_MS
+START_MS = BEGIN_MS + SHIFT_MS
 FIRST_DAY, SECOND_DAY = "2025-07-18", "2025-07-19"
-MIDNIGHT_MS = BEGIN_MS + 4 * HOUR_MS
+MIDNIGHT_MS = START_MS + HOUR_MS
 KEEP_MS = 2 * DAY_MS
 
 
 @pytest.fixture(scope="module")
 def two_days(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("two-days")
-    pipeline = SmallPipeline(place)
-    pipeline.run(MINUTES)
-    pipeline.close()
+    batches = Batches(
+        str(place),
+        str(place / "_queries" / "test"),
+        Settings(load_thresholds(), shards=2),
+        clock=lambda: START_MS + MINUTES * 60_000,
+        run_shards=run_here,
+    )
+    offset = 0
+    for batch_id, (first, end) in enumerate(pairwise((0, 50, 100, MINUTES))):
+        rows = [
+            {**row, "at": row["at"] + SHIFT_MS, "topic": "t", "partition": 0, "offset": at}
+            for at, row in enumerate(samples(first, end), offset)
+        ]
+        offset += len(rows)
+        batches.process(rows, batch_id)
+    batches.close()
     return place
 
 
@@ -126,7 +143,7 @@ def test_a_day_whose_rollups_lack_samples_stays(tables: Path, caplog: pytest.Log
     assert days(tables) == [FIRST_DAY], "the other day is proven"
     assert expiring.value("unproven_days") == 1
     assert f"samples of {FIRST_DAY} stay: " in caplog.text
-    assert "of field 150 in the hour of 2025-07-18 20:00, rollups_1m counts" in caplog.text
+    assert "of field 150 in the hour of 2025-07-18 23:00, rollups_1m counts" in caplog.text
 
 
 def test_samples_that_come_after_the_proof_stay(tables: Path) -> None:
@@ -154,7 +171,7 @@ def test_queries_answer_from_rollups_for_what_has_expired(tables: Path, two_days
     assert samples is not None
     assert samples.start == MIDNIGHT_MS
     assert history == whole.history() == whole.extent()
-    span = Span(BEGIN_MS, BEGIN_MS + HOUR_MS)
+    span = Span(START_MS, START_MS + HOUR_MS)
     assert pick_resolution(span, whole.extent()).name == "raw"
     assert pick_resolution(span, samples).name == "10s"
     pages = [read_page(each, "GPU-a0", RESOLUTIONS["10s"], span, (203,), 1000) for each in (reader, whole)]
