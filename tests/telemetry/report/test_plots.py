@@ -124,3 +124,11 @@ def test_alert_bars_name_their_gpus() -> None:
     many = plots.alerts([incident(number, "hot", 5) for number in range(50)], span)
     (label,) = [text for text in texts(many) if text.startswith("hot (50)")]
     assert label.splitlines()[1:] == ["GPU-0 node-1", "GPU-1 node-1", "GPU-2 node-1", "and 47 more"]
+
+
+def test_a_step_between_two_gaps_is_seen() -> None:
+    """GPUs that send a value each minute, in steps of half a minute."""
+    busy = timeline(4, 120)
+    assert {line.get_marker() for line in plots.over_time(busy, busy, busy).axes[0].lines} == {""}
+    busy.values[:, ::2] = np.nan
+    assert {line.get_marker() for line in plots.over_time(busy, busy, busy).axes[0].lines} == {"."}

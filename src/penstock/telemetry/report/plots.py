@@ -149,13 +149,14 @@ def over_time(busy: Timeline, active: Timeline, power: Timeline) -> Figure:
     upper.fill_between(
         at, low, high, color=_UTIL_COLOUR, alpha=0.2, linewidth=0, label="10th to 90th percentile of GPUs"
     )
-    upper.plot(at, mean, color=_UTIL_COLOUR, marker=marker(at), label="mean utilisation")
+    upper.plot(at, mean, color=_UTIL_COLOUR, marker=marker(at, mean), label="mean utilisation")
     if len(active.gpu_ids):
+        works = spread(active.values)[1] * 100
         upper.plot(
             at,
-            spread(active.values)[1] * 100,
+            works,
             color=_ACTIVE_COLOUR,
-            marker=marker(at),
+            marker=marker(at, works),
             label="mean SM active",
         )
     upper.set_ylabel("share of time (%)")
@@ -166,7 +167,7 @@ def over_time(busy: Timeline, active: Timeline, power: Timeline) -> Figure:
         at,
         total_w / scale,
         color=_POWER_COLOUR,
-        marker=marker(at),
+        marker=marker(at, total_w),
         label=f"power of {len(power.gpu_ids):,} GPUs together",
     )
     lower.set_ylabel(f"power ({unit})")
@@ -178,9 +179,13 @@ def over_time(busy: Timeline, active: Timeline, power: Timeline) -> Figure:
     return figure
 
 
-def marker(at: Sequence[float]) -> str:
-    """A line through a point or two is none that anyone sees."""
-    return "o" if len(at) <= _LABELS_MOST else ""
+def marker(at: Sequence[float], values: Any) -> str:
+    """The marker of a line: a line through a point or two, or between gaps, is none that anyone sees."""
+    known = np.pad(~np.isnan(values), 1)
+    is_alone = known[1:-1] & ~known[:-2] & ~known[2:]
+    if len(at) <= _LABELS_MOST:
+        return "o"
+    return "." if is_alone.any() else ""
 
 
 def spread(values: Any) -> tuple[Any, Any, Any]:

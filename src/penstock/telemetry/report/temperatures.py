@@ -28,8 +28,9 @@ def plot(heat: Timeline, power: Timeline, hot: Container[str]) -> Figure:
     upper.fill_between(
         at, low, high, color=_COLOUR, alpha=0.2, linewidth=0, label="10th to 90th percentile of GPUs"
     )
-    upper.plot(at, mean, color=_COLOUR, marker=marker(at), label="mean")
-    upper.plot(at, _highest(heat.values), color=_HOTTEST_COLOUR, marker=marker(at), label="hottest GPU")
+    upper.plot(at, mean, color=_COLOUR, marker=marker(at, mean), label="mean")
+    highest = _highest(heat.values)
+    upper.plot(at, highest, color=_HOTTEST_COLOUR, marker=marker(at, highest), label="hottest GPU")
     upper.legend(loc="upper center", bbox_to_anchor=(0.5, 1.17), ncols=3, frameon=False, fontsize=9)
     time_axis(upper, *edges(heat))
     _beside_power(lower, heat, power, hot)
