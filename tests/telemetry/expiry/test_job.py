@@ -163,7 +163,7 @@ def test_samples_that_come_after_the_proof_stay(tables: Path) -> None:
     assert late["offset"][0] in first["offset"]
 
 
-def test_queries_answer_from_rollups_for_what_has_expired(tables: Path, two_days: Path) -> None:
+def test_queries_answer_from_rollups_where_samples_have_expired(tables: Path, two_days: Path) -> None:
     whole = TableReader(str(two_days))
     Expiring(tables, clock_ms=MIDNIGHT_MS + 10 * DAY_MS).expiry.run(SECOND_DAY)
     reader = TableReader(str(tables))

@@ -12,17 +12,8 @@ from penstock.telemetry.queries.alerts import Incident
 from penstock.telemetry.queries.spans import Span, instant
 from penstock.telemetry.queries.timeline import Timeline
 from penstock.telemetry.report import plots
+from tests.telemetry.report.timelines import STEP_MS, timeline
 from tests.telemetry.small_fleet import BEGIN_MS
-
-STEP_MS = 60_000
-
-
-def timeline(gpus: int, steps: int = 120, per_host: int = 8) -> Timeline:
-    values = np.random.default_rng(gpus).uniform(0, 100, (gpus, steps))
-    values[:, steps // 2] = np.nan
-    names = [f"GPU-{number:08x}-0000" for number in range(gpus)]
-    hosts = [f"node-{number // per_host:04}" for number in range(gpus)]
-    return Timeline(names, hosts, BEGIN_MS + np.arange(steps) * STEP_MS, STEP_MS, values)
 
 
 def incident(number: int, rule: str, minutes: float | None) -> Incident:

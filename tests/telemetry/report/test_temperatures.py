@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from penstock.telemetry.report import temperatures
-from tests.telemetry.report.test_plots import timeline
+from tests.telemetry.report.timelines import timeline
 
 
 def dots_of(axes: Any) -> list[int]:
