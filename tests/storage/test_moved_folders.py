@@ -151,6 +151,22 @@ def test_a_move_takes_everything_along() -> None:
     assert future_folders(machine.files, machine.target) == []
 
 
+def test_a_tiered_log_starts_where_it_did() -> None:
+    machine = Machine()
+    machine.log.advance_local_start(4)
+    machine.move()
+    log = machine.opened(machine.target)
+    assert (log.log_start_offset, log.local_log_start_offset, log.end_offset) == (1, 4, 9)
+
+
+def test_a_log_whose_start_has_no_reason_has_none_behind_a_move() -> None:
+    machine = Machine()
+    machine.log.explained_start = 0
+    machine.move()
+    log = machine.opened(machine.target)
+    assert (log.explained_start, log.log_start_offset) == (0, 1)
+
+
 @pytest.mark.parametrize("seed", [None, 1, 2])
 def test_a_crash_at_any_step_leaves_one_log_to_believe(seed: int | None) -> None:
     """`seed`: the power goes, too. The start crashes as well, at a few of its changes."""

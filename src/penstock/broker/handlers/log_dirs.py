@@ -144,17 +144,28 @@ class LogDirHandlers:
         names: Container[tuple[str, int]] | None,
         topics: dict[str, DescribeLogDirsTopic],
     ) -> Iterator[None]:
-        """Add the replicas that are being moved to a directory; of all partitions, or of those in `names`."""
+        """Add the replicas that are being moved to a directory; of all partitions, or of those in `names`.
+
+        A replica that is about to be exchanged is still in its old directory.
+        """
+        now_ms = int(self._clock.monotonic() * 1000)
         for number, future in enumerate(list(self._moves)):
             if not number % _STEP:
                 yield
-            if future.target is directory and (names is None or (future.topic, future.index) in names):
+            if names is not None and (future.topic, future.index) not in names:
+                continue
+            left, found = future.leaving, []
+            if left is not None and left.directory is directory:
+                found.append(_described_partition(left, now_ms, None))
+            if future.target is directory:
+                found.append(self._described_future(future))
+            if found:
                 topic = topics.setdefault(future.topic, DescribeLogDirsTopic(name=future.topic))
-                topic.partitions.append(self._described_future(future))
+                topic.partitions += found
 
     def _described_future(self, future: FutureReplica) -> DescribeLogDirsPartition:
         """A replica that is being moved, with its lag behind the log in use; -1 if that is offline."""
-        slot = self._partitions.find(future.topic_id, future.index)
+        slot = future.leaving or self._partitions.find(future.topic_id, future.index)
         lag = slot.log.end_offset - future.copy.end_offset if isinstance(slot, Partition) else -1
         return DescribeLogDirsPartition(
             partition_index=future.index, partition_size=future.copy.size, offset_lag=lag, is_future_key=True

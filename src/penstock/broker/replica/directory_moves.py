@@ -51,7 +51,17 @@ _NO_LIMIT: Final = 2**63 - 1
 class FutureReplica:
     """A replica that is being copied to another data directory."""
 
-    __slots__ = ("cancelled", "copy", "generation", "index", "stored", "target", "topic", "topic_id")
+    __slots__ = (
+        "cancelled",
+        "copy",
+        "generation",
+        "index",
+        "leaving",
+        "stored",
+        "target",
+        "topic",
+        "topic_id",
+    )
 
     def __init__(self, stored: StoredPartition, target: DataDirectory, copy: FutureCopy) -> None:
         self.stored = stored
@@ -61,6 +71,8 @@ class FutureReplica:
         #: the number of truncations of the log when the last pass began
         self.generation = -1
         self.cancelled = False
+        #: the replica in its old directory while it is out of service
+        self.leaving: Partition | None = None
 
 
 class DirectoryMoves:
@@ -289,6 +301,7 @@ class DirectoryMoves:
             return
         source, target, began = partition.directory, future.target, self._world.clock.monotonic()
         removal = source.partition_removal(partition.topic, partition.index)
+        future.leaving = partition
         self._withdraw(partition)
         self._partitions.take_out(topic, partition.index)
         try:
@@ -302,14 +315,15 @@ class DirectoryMoves:
             source.close_log(partition.topic, partition.index, clean=False)
             target.let_go(partition.topic, partition.index)
             await self._partitions.put_in(topic, partition.index, source)
+            future.leaving = None
             raise
         except BaseException:
             # It is not known which folder is the log, and no empty one may be made in its place.
             self._partitions.slots(topic)[partition.index] = ErrorCode.KAFKA_STORAGE_ERROR
             raise
-        self._futures.pop(key, None)
         source.let_go(partition.topic, partition.index)
         await self._partitions.put_in(topic, partition.index, target)
+        self._futures.pop(key, None)
         self._partitions.delete_later(Removals([removal]), partition.sync.flusher)
         paused_ms = round((self._world.clock.monotonic() - began) * 1000)
         log.info(
