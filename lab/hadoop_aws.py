@@ -12,7 +12,11 @@ from lab.home import built, command, lab_root, require
 #: The version is that of Hadoop in Spark.
 JARS = ("org.apache.hadoop:hadoop-aws:3.5.0",)
 #: with all that they depend on
-LIBRARIES = ("software.amazon.awssdk:s3-transfer-manager:2.35.4", "software.amazon.awssdk:sts:2.35.4")
+LIBRARIES = (
+    "software.amazon.awssdk:s3-transfer-manager:2.35.4",
+    "software.amazon.awssdk:sts:2.35.4",
+    "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
+)
 _ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 
 
