@@ -26,6 +26,7 @@ PARAMETERS = {
     "/api/v1/fleet/utilization": {"start_time", "end_time", "by", "limit", *FILTERS},
     "/api/v1/fleet/idle": {"start_time", "end_time", "by", "limit", *FILTERS},
     "/api/v1/fleet/energy": {"start_time", "end_time", "by", "limit", *FILTERS},
+    "/api/v1/fleet/hosts": {"hostname", "rack", "limit"},
     "/api/v1/fleet/health": {"start_time", "end_time", "status", "limit", *FILTERS},
     "/api/v1/alerts": {
         "start_time",
@@ -95,5 +96,5 @@ def test_problems_match_the_document(client: TestClient, document: Any) -> None:
 def test_names_are_those_of_the_code(document: Any) -> None:
     parameters = document["paths"]["/api/v1/fleet/energy"]["get"]["parameters"]
     (by,) = [parameter["schema"] for parameter in parameters if parameter["name"] == "by"]
-    assert by["enum"] == ["gpu", "host", "model", "workload", "job", "pod", "namespace"]
+    assert by["enum"] == ["gpu", "host", "model", "workload", "job", "pod", "namespace", "rack"]
     assert by["default"] == "host"
