@@ -6,7 +6,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from lab.server import HOST, Server, free_port
+from lab.server import HOST, Server, free_port, free_ports
+from lab.wan import Wan
 
 
 def penstock(folder: Path, settings: Mapping[str, str], python: str = sys.executable) -> Server:
@@ -20,6 +21,18 @@ def penstock(folder: Path, settings: Mapping[str, str], python: str = sys.execut
     for key, value in stated.items():
         command += ["--set", f"{key}={value}"]
     return Server("penstock", port, command, folder / "penstock.log", _environment(python))
+
+
+def far_penstock(folder: Path, settings: Mapping[str, str], wan: Wan) -> tuple[Server, str]:
+    """A broker that other clusters reach over a long line, and its address there; clients are near it."""
+    port, other = free_ports(2)
+    far = wan.add(other)
+    listeners = {
+        "listeners": f"PLAINTEXT://{HOST}:{port},WAN://{HOST}:{other}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{port},WAN://{HOST}:{far}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,WAN:PLAINTEXT",
+    }
+    return penstock_node(folder, port, {**listeners, **settings}), f"{HOST}:{far}"
 
 
 def penstock_node(
