@@ -388,12 +388,16 @@ static void send_at_rate(rd_kafka_t *rk, rd_kafka_topic_t *rkt, struct latency *
 
 static void latency(const char *bootstrap, const char *topic, int64_t messages, int64_t rate, char **settings,
                     int count) {
+        char *writing       = strdup(bootstrap);
+        char *reading       = strchr(writing, '/');
+        if (reading)
+                *reading++ = 0;
         struct latency latency = {.messages = messages + WARM_UP_S * rate, .warm_up = WARM_UP_S * rate};
         latency.end_to_end     = calloc((size_t)latency.messages, sizeof(double));
         char interval[32];
         snprintf(interval, sizeof(interval), "%" PRId64, latency.messages * 1000 / rate * 95 / 100 + 1);
 
-        rd_kafka_t *reader         = client(RD_KAFKA_CONSUMER, configuration(bootstrap, settings, count, 1));
+        rd_kafka_t *reader         = client(RD_KAFKA_CONSUMER, configuration(reading ? reading : writing, settings, count, 1));
         rd_kafka_topic_t *readable = rd_kafka_topic_new(reader, topic, NULL);
         latency.arrivals           = rd_kafka_queue_new(reader);
         for (int partition = 0; partition < LATENCY_PARTITIONS; partition++)
@@ -401,7 +405,7 @@ static void latency(const char *bootstrap, const char *topic, int64_t messages, 
         pthread_t thread;
         pthread_create(&thread, NULL, arrivals, &latency);
 
-        rd_kafka_conf_t *conf = configuration(bootstrap, settings, count, 0);
+        rd_kafka_conf_t *conf = configuration(writing, settings, count, 0);
         set(conf, "statistics.interval.ms", interval);
         rd_kafka_conf_set_opaque(conf, &latency);
         rd_kafka_conf_set_dr_msg_cb(conf, on_acknowledged);
@@ -424,6 +428,7 @@ static void latency(const char *bootstrap, const char *topic, int64_t messages, 
         rd_kafka_destroy(writer);
         free(latency.statistics);
         free(latency.end_to_end);
+        free(writing);
 }
 
 static void on_delivery_report(rd_kafka_t *rk, const rd_kafka_message_t *message, void *opaque) {
