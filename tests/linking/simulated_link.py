@@ -89,6 +89,8 @@ class LinkSimulation:
         self.theme = random.choice(["", "", "unclean", "recreated"])
         #: whether the operator gives promotions up, and begins others, while requests are under way
         self.is_hasty = seed % 7 == 3
+        #: whether half of the promotions are without a fence, and fences of others may come late
+        self.is_plain = seed % 11 == 5
         #: what happened, for a seed that fails, and how often
         self.trace: list[str] = []
 
@@ -115,6 +117,8 @@ class LinkSimulation:
     def work(self) -> None:
         """The leader of the mirror sends its next request, or gives up the last one."""
         leader = self.here.led()
+        if self.is_plain and leader is not None and leader.topic is not None:
+            self._lift_fence(leader.topic)
         if leader is None or not self._fetches():
             self._mirror = self._owner = self._pending = None
             return
@@ -140,7 +144,7 @@ class LinkSimulation:
         if self.checks_topic_ids and topic.source_id != self.source.topic_id:
             mirror.refuse("the topic was created again")
             return
-        if topic.state is MirrorState.MIRRORING and self.source.is_fenced:
+        if not self.is_plain:
             self._lift_fence(topic)
         mirror.moved(self.source.epoch)
         sent = mirror.next_fetch(self.now)
@@ -152,7 +156,9 @@ class LinkSimulation:
     def _lift_fence(self, topic: MirroredTopic) -> None:
         """The broker may have old metadata, and its request may come late."""
         source, fence = self.source, self.source.fence
-        if self.lifts_fences and fence is not None and fence.fence <= topic.fence:
+        if fence is None or not source.is_fenced or not topic.lifts_fence:
+            return
+        if self.lifts_fences and topic.source_id == source.topic_id and fence.fence <= topic.fence:
             self._send("to", lambda: source.set_fence(fence._replace(state=MirrorState.LIFTED)))
 
     def _lost(self, reason: str) -> None:
@@ -264,12 +270,19 @@ class LinkSimulation:
     def promote(self) -> None:
         """Fence the source, and open the mirror once it has everything."""
         topic, leader, source = self.here.topic, self.here.led(), self.source.led()
+        source_of_fence = self.source
         if topic is None or leader is None or source is None:
             return
-        if topic.state is MirrorState.MIRRORING and "to" not in self.cut:
+        if topic.state is MirrorState.MIRRORING and self.is_plain and self.now % 2:
+            self.failovers += 1
+            self.here.set_topic(topic.behind(MirrorState.PROMOTING))
+        elif topic.state is MirrorState.MIRRORING and "to" not in self.cut:
             fence = MirroredTopic("l", MirrorState.FENCED, self.here.topic_id, "t", fence=self.now)
             if self.fences:
                 self.source.set_fence(fence)
+            if self.is_plain:
+                # Another broker has asked for it, too.
+                self._send("to", lambda: source_of_fence.set_fence(fence))
             self.here.set_topic(topic._replace(state=MirrorState.PROMOTING, fence=self.now))
         elif topic.state is MirrorState.PROMOTING and self._owner == (leader, leader.epoch):
             done = self._mirror is not None and self._mirror.phase is Phase.STOPPED
@@ -285,7 +298,7 @@ class LinkSimulation:
                 if leader.log.transactions:
                     raise Violation("promoted, and the source may commit a transaction that is open here")
             self._promoted(leader.log.end_offset)
-            if self.source.is_writable:
+            if self.source.is_writable and topic.fence and not topic.is_lifted:
                 raise Violation("promoted with a fence, and both copies are writable")
             self.trace.append(f"{self.now} promoted at {leader.log.end_offset}")
 
@@ -293,7 +306,7 @@ class LinkSimulation:
         """The command has waited for long enough, or the user resumes the link."""
         topic = self.here.topic
         if topic is not None and topic.state is MirrorState.PROMOTING:
-            self.here.set_topic(topic._replace(state=MirrorState.MIRRORING))
+            self.here.set_topic(topic._replace(state=MirrorState.MIRRORING, is_lifted=False))
             self.trace.append(f"{self.now} resumed")
 
     def begin_return(self) -> None:

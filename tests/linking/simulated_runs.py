@@ -141,6 +141,7 @@ def _calm_down(simulation: LinkSimulation) -> None:
         if cluster.leader < 0:
             cluster.elect()
     topic = simulation.here.topic
+    lifted_at = topic.source_id if topic and topic.state is MirrorState.PROMOTED and topic.is_lifted else None
     is_mirror = topic is not None and topic.state is MirrorState.MIRRORING
     for _ in range(_CALM_EVENTS if is_mirror else _CALM_EVENTS // 10):
         simulation.now += 5
@@ -163,6 +164,8 @@ def _calm_down(simulation: LinkSimulation) -> None:
         is_stuck = simulation.source.is_fenced and not simulation.failovers
         if has_all and mirror.phase is Phase.MIRRORING and not is_stuck:
             return
+    if simulation.source.is_fenced and simulation.source.topic_id == lifted_at:
+        raise Violation("the topic was promoted without a fence, and the one of a former promotion stays")
     if is_mirror and simulation.source.is_fenced:
         raise Violation("the topic is mirrored, and its source takes no records")
     if is_mirror:

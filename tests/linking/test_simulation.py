@@ -13,7 +13,7 @@ import pytest
 from penstock.linking.committed import GroupMirror
 from penstock.linking.common_point import CommonPoint, Range
 from penstock.linking.mirror import Answer, Hold, PartitionMirror, Phase, Step
-from penstock.model.config.mirrored_topics import Cut
+from penstock.model.config.mirrored_topics import Cut, MirroredTopic, MirrorState
 from penstock.replication.follower import FetchPosition
 from tests.amounts import amount, known_first
 from tests.linking.simulated_clusters import Log, SimulatedCluster
@@ -88,6 +88,10 @@ def _commits_all(self: GroupMirror, source: dict, here: dict, mirrored: dict) ->
     return dict(source)
 
 
+_ONLY_MIRRORED = property(
+    lambda topic: topic.fence > 0 and topic.state is MirrorState.MIRRORING, doc="Forget it in later states."
+)
+
 MUTANTS: dict[str, tuple[object, str, object]] = {
     "the mirror appends without a comparison": (PartitionMirror, "_verify", _without_comparison),
     "the mirror goes on behind a new leader and lost requests": (PartitionMirror, "doubt", _never_doubts),
@@ -104,6 +108,7 @@ MUTANTS: dict[str, tuple[object, str, object]] = {
     "a promotion ignores open transactions": (Log, "open_transactions", 0),
     "a late request lifts the fence of a newer promotion": (SimulatedCluster, "orders_fences", False),
     "a promotion that is given up leaves its fence": (LinkSimulation, "lifts_fences", False),
+    "a promotion without a fence forgets the former one": (MirroredTopic, "lifts_fence", _ONLY_MIRRORED),
     "one equal batch proves a whole log": (CommonPoint, "__init__", _by_the_last_batch),
     "a returning log is cut at the end of the source": (CommonPoint, "__init__", _to_the_end),
     "a cut takes records of later epochs": (Cut, "is_due", lambda cut, end, *_: end > cut.offset),

@@ -12,7 +12,7 @@ from penstock.model.config.mirrored_topics import MirroredTopic, MirrorState
 from penstock.model.ids import TopicId
 from penstock.net import link_ends
 from penstock.net.link_client import LinkError, Mirror, View
-from penstock.wire.apis.describe_log_dirs import MirroredLog
+from penstock.wire.apis.describe_log_dirs import LinkReport, MirroredLog
 
 TOPIC = MirroredTopic("west", MirrorState.MIRRORING, TopicId(bytes(16)), "orders")
 
@@ -48,7 +48,14 @@ class LateLeader:
             is_closed=self.applied.state is MirrorState.CLOSING,
             topic_state=self.applied.numbered_state,
         )
-        return View({"orders": self.states[-1]}, {"orders": 1}, [Mirror("orders", 0, log)], {})
+        mirrors = [Mirror("orders", 0, log)]
+        return View({"orders": self.states[-1]}, {"orders": 1}, mirrors, self.reports(), self.silent())
+
+    def reports(self) -> dict[str, list[LinkReport]]:
+        return {}
+
+    def silent(self) -> tuple[str, ...]:
+        return ()
 
     async def link_configs(self, cluster: object, link: str) -> dict[str, str]:
         return {}
@@ -97,3 +104,56 @@ def test_a_leader_that_learns_no_state_is_named(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(LinkError, match="1 of 1 partitions are not complete: orders-0"):
         promote(leader, monkeypatch, wait_s=0.05)
     assert leader.states == [TOPIC]
+
+
+def test_a_promotion_without_a_fence_lifts_the_one_of_a_former_promotion(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The request for that fence may come late. The number says which fences brokers lift."""
+    given_up = TOPIC._replace(fence=7)
+    leader = LateLeader(given_up, applied=given_up, late=1)
+    assert promote(leader, monkeypatch) == ["promoting.7.lifted", "closing.7.lifted", "promoted.7.lifted"]
+    leader = LateLeader(leader.states[1], applied=given_up, late=1)
+    assert promote(leader, monkeypatch)[:2] == ["mirroring.7", "promoting.7.lifted"]
+
+
+class LateCoordinator(LateLeader):
+    """A second broker coordinates groups. Its comparisons know the promotion only after `rounds` of them."""
+
+    def __init__(self, *, rounds: int, restarts: bool = False, silent: int = 0) -> None:
+        super().__init__(TOPIC, applied=TOPIC, late=0)
+        self.looked = 0
+        self._rounds = rounds
+        self._restarts = restarts
+        self._silent = silent
+
+    def reports(self) -> dict[str, list[LinkReport]]:
+        self.looked += 1
+        knows = self.looked > self._rounds
+        count = self.looked - 5 if self._restarts and self.looked > 5 else self.looked + 100
+        return {"b:1": [LinkReport(name="west", rounds=count, promotions=["orders/promoting"] * knows)]}
+
+    def silent(self) -> tuple[str, ...]:
+        return ("c:1",) if self.looked <= self._silent else ()
+
+    async def link_configs(self, cluster: object, link: str) -> dict[str, str]:
+        return {"groups": "*"}
+
+
+def test_a_promotion_waits_for_a_coordinator_with_old_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its comparisons complete without the offsets that are in transactions of the promoted topics."""
+    leader = LateCoordinator(rounds=30)
+    assert promote(leader, monkeypatch) == ["promoting", "closing", "promoted"]
+    assert leader.looked > 30
+
+
+def test_a_promotion_waits_for_brokers_that_do_not_respond(monkeypatch: pytest.MonkeyPatch) -> None:
+    leader = LateCoordinator(rounds=0, silent=40)
+    promote(leader, monkeypatch)
+    assert leader.looked > 40
+
+
+def test_a_coordinator_that_restarts_counts_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    leader = LateCoordinator(rounds=6, restarts=True)
+    promote(leader, monkeypatch, wait_s=60)
+    assert 6 < leader.looked < 50

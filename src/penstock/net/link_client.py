@@ -95,6 +95,8 @@ class View(NamedTuple):
     mirrors: list[Mirror]
     #: of every broker that has responded, by its address
     reports: dict[str, list[LinkReport]]
+    #: the addresses of brokers that have not responded
+    silent: tuple[str, ...] = ()
 
     def of(self, topics: Collection[str]) -> list[Mirror]:
         return [mirror for mirror in self.mirrors if mirror.topic in topics]
@@ -172,7 +174,8 @@ async def resume_link(cluster: LinkPort, name: str) -> None:
     await alter_link(cluster, name, {"paused": "false"})
     topics = (await look(cluster, name)).topics
     begun = {n: t for n, t in topics.items() if t.state in (MirrorState.FENCING, MirrorState.PROMOTING)}
-    await set_state(cluster, {n: t._replace(state=MirrorState.MIRRORING) for n, t in begun.items()})
+    mirrored = {n: t._replace(state=MirrorState.MIRRORING, is_lifted=False) for n, t in begun.items()}
+    await set_state(cluster, mirrored)
 
 
 async def alter_link(cluster: LinkPort, name: str, values: Mapping[str, str | None]) -> None:
@@ -229,9 +232,11 @@ async def look(
     request = DescribeLogDirsRequest(topics=wanted)
     found: dict[tuple[str, int], MirroredLog] = {}
     reports: dict[str, list[LinkReport]] = {}
+    silent: list[str] = []
     brokers = [address_text(broker.host, broker.port) for broker in metadata.brokers]
     for address, answer in (await cluster.send_each(brokers, DESCRIBE_LOG_DIRS, request)).items():
         if answer is None:
+            silent.append(address)
             continue
         reports[address] = [each for each in answer.links if link in (None, each.name)]
         for directory in answer.results:
@@ -249,7 +254,7 @@ async def look(
         for name, count in partitions.items()
         for n in range(count)
     ]
-    return View(topics, partitions, mirrors, reports)
+    return View(topics, partitions, mirrors, reports, tuple(silent))
 
 
 async def _mirrored_topics(cluster: LinkPort, names: Sequence[str]) -> dict[str, MirroredTopic]:

@@ -105,13 +105,14 @@ async def end_mirrors(
             topics = {**topics, **begun}
         else:
             begun = await _promote(cluster, link, open_topics, deadline)
-        is_applied = _applies({n: t._replace(state=MirrorState.PROMOTING) for n, t in begun.items()})
+        is_applied = _applies(_promoting(begun))
         await _await(
             cluster, link, begun, lambda each: is_applied(each) and _is_stopped(each), deadline, _missing
         )
-        await _await_rounds(cluster, link, deadline)
+        await _await_rounds(cluster, link, _promoting(begun), deadline)
     await _await_cuts(cluster, link, {n for n, t in topics.items() if t.cuts}, deadline)
-    await set_state(cluster, {n: t._replace(state=MirrorState.CLOSING) for n, t in topics.items()})
+    topics = {n: t.behind(MirrorState.CLOSING) for n, t in topics.items()}
+    await set_state(cluster, topics)
     closed = await _await(cluster, link, topics, _is_closed, deadline, _not_closed)
     ends: dict[str, list[int]] = {}
     for mirror in closed:
@@ -132,11 +133,17 @@ async def _promote(
     A leader with old metadata may have stopped for an earlier promotion that was given up. So each reports
     first that it mirrors.
     """
-    fenced = {n: t for n, t in topics.items() if t.state is MirrorState.PROMOTING and t.fence}
-    mirrored = {n: t._replace(state=MirrorState.MIRRORING) for n, t in topics.items() if n not in fenced}
+    fenced = {
+        n: t for n, t in topics.items() if t.state is MirrorState.PROMOTING and t.fence and not t.is_lifted
+    }
+    mirrored = {
+        n: t._replace(state=MirrorState.MIRRORING, is_lifted=False)
+        for n, t in topics.items()
+        if n not in fenced
+    }
     await set_state(cluster, {n: t for n, t in mirrored.items() if t != topics[n]})
     await _await(cluster, link, mirrored, _applies(mirrored), deadline, _missing)
-    begun = {n: t._replace(state=MirrorState.PROMOTING, fence=0) for n, t in mirrored.items()}
+    begun = {n: t.behind(MirrorState.PROMOTING) for n, t in mirrored.items()}
     await set_state(cluster, begun)
     return {**fenced, **begun}
 
@@ -166,7 +173,9 @@ async def _fence(
     A broker reports what its last round found. The round that is under way may have begun before the fence.
     """
     number = max([time.time_ns() // 1_000_000, *(each.fence + 1 for each in topics.values())])
-    begun = {n: t._replace(state=MirrorState.FENCING, fence=number) for n, t in topics.items()}
+    begun = {
+        n: t._replace(state=MirrorState.FENCING, fence=number, is_lifted=False) for n, t in topics.items()
+    }
     await set_state(cluster, begun)
     before = _rounds(await look(cluster, link, ()))
     while True:
@@ -235,14 +244,27 @@ async def _await_cuts(cluster: LinkPort, link: str, topics: Collection[str], dea
         await asyncio.sleep(_POLL_S)
 
 
-async def _await_rounds(cluster: LinkPort, link: str, deadline: float) -> None:
-    """Wait until every broker has compared the committed offsets once more."""
+async def _await_rounds(
+    cluster: LinkPort, link: str, topics: Mapping[str, MirroredTopic], deadline: float
+) -> None:
+    """Wait until every broker has compared the committed offsets of promoted topics once more.
+
+    A broker with old metadata does not wait for the offsets of topics that it does not know to be promoted.
+    """
     groups = (await link_configs(cluster, link)).get("groups")
-    before = _rounds(await look(cluster, link, ()))
+    promotions = {f"{name}/{topic.numbered_state}" for name, topic in topics.items()}
+    before: dict[str, int] = {}
     while groups:
-        now = _rounds(await look(cluster, link, ()))
+        view = await look(cluster, link, ())
+        now = _rounds(view)
+        # A broker that has restarted counts from 0.
+        before = {broker: min(before.get(broker, rounds), rounds) for broker, rounds in now.items()}
+        known = all(
+            promotions <= {each for report in reports for each in report.promotions}
+            for reports in view.reports.values()
+        )
         # The round that is under way may have read the offsets before.
-        if before.keys() <= now.keys() and all(now[broker] >= before[broker] + 2 for broker in before):
+        if known and not view.silent and all(now[broker] >= before[broker] + 2 for broker in now):
             return
         if _now() > deadline:
             raise LinkError(
@@ -251,6 +273,11 @@ async def _await_rounds(cluster: LinkPort, link: str, deadline: float) -> None:
                 f"see `penstock link describe {link}`, and repeat the command"
             )
         await asyncio.sleep(_POLL_S)
+
+
+def _promoting(topics: Mapping[str, MirroredTopic]) -> dict[str, MirroredTopic]:
+    """The topics once their source, if it was to be fenced, is fenced."""
+    return {n: t._replace(state=MirrorState.PROMOTING) for n, t in topics.items()}
 
 
 def _rounds(view: View) -> dict[str, int]:

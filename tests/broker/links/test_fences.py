@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from penstock.broker.links.source_cluster import SourceCluster
 from penstock.model.config.mirrored_topics import MirroredTopic
 from penstock.model.errors import PolicyViolation
+from penstock.net.link_client import set_links
 from penstock.testing import broker
 from tests.broker.links.clusters import (
     DEFAULTS,
@@ -109,6 +110,33 @@ def test_a_fence_of_a_promotion_that_is_given_up_is_lifted(
         eventually(lambda: state_at(old) == "lifted")
         send(old, "orders", range(20, 30))
         ends_at(new, "orders", 30)
+
+
+def test_a_promotion_without_a_fence_lifts_a_late_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker has asked for the fence of a promotion that was given up, and the request comes at the end."""
+    late: list[str] = []
+
+    async def keep(source: SourceCluster, topic: str, name: str, value: str) -> bool:
+        late.append(value)
+        return False
+
+    with broker(config=DEFAULTS) as source, broker(config=DEFAULTS) as destination:
+        old, new = source.bootstrap, destination.bootstrap
+        create(old, "orders")
+        send(old, "orders", range(10))
+        link(new, old)
+        ends_at(new, "orders", 10)
+        with monkeypatch.context() as patch:
+            patch.setattr(SourceCluster, "set_state", keep)
+            assert run_here("link", "promote", "west", "--all", "--fence", "--wait", "1", "--bootstrap", new)
+        capsys.readouterr()
+        assert run_here("link", "promote", "west", "--all", "--bootstrap", new) == 0
+        with lines(old) as line:
+            line.run(lambda cluster: set_links(cluster, {"orders": late[0]}))
+        eventually(lambda: state_at(old) == "lifted")
+        send(old, "orders", range(10, 20))
 
 
 def state_at(source: str) -> str:

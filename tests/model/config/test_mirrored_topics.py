@@ -28,6 +28,8 @@ def test_a_value_is_parsed_as_it_was_written(state: MirrorState) -> None:
     assert TOPIC._replace(state=state).is_read_only == (state.value not in ("promoted", "lifted"))
     topic = TOPIC._replace(state=state, fence=1764000000000)
     assert MirroredTopic.parse(str(topic)) == topic
+    topic = topic._replace(is_lifted=True)
+    assert MirroredTopic.parse(str(topic)) == topic
     assert TOPIC._replace(state=state).is_fetched == (state in ("mirroring", "fencing", "promoting"))
 
 
@@ -47,6 +49,10 @@ def test_a_value_is_parsed_as_it_was_written(state: MirrorState) -> None:
         f"west/mirroring/{'A' * 22}/orders/5@-1",
         f"west/mirroring/{'A' * 22}/orders/-5@1",
         f"west/mirroring/{'A' * 22}/orders/5@1,7",
+        f"west/promoting.lifted/{'A' * 22}/orders",
+        f"west/promoting.7.raised/{'A' * 22}/orders",
+        f"west/promoting.7.lifted.lifted/{'A' * 22}/orders",
+        f"west/promoting.0.lifted/{'A' * 22}/orders",
     ],
 )
 def test_other_values_are_refused(text: str) -> None:
@@ -83,3 +89,16 @@ def test_a_promotion_that_was_given_up_does_not_go_on() -> None:
     for given_up in (TOPIC._replace(fence=7), TOPIC._replace(state=MirrorState.FENCING, fence=8)):
         with pytest.raises(PolicyViolation, match="promotion 7 of"):
             check_order(str(given_up), str(promoting))
+
+
+def test_the_fence_of_a_promotion_that_was_given_up_is_lifted_in_later_states() -> None:
+    """But not the one of a promotion with a fence, and of a failover out of it."""
+    mirrored = TOPIC._replace(fence=7)
+    promoting = mirrored.behind(MirrorState.PROMOTING)
+    assert all(each.lifts_fence for each in (mirrored, promoting, promoting.behind(MirrorState.CLOSING)))
+    fenced = mirrored._replace(state=MirrorState.PROMOTING)
+    assert not any(each.lifts_fence for each in (TOPIC, fenced, fenced.behind(MirrorState.CLOSING)))
+    # A late request of the fenced promotion does not turn the other one into it.
+    with pytest.raises(PolicyViolation, match=r"promotion 7 of orders\.eu was given up"):
+        check_order(str(promoting), str(fenced))
+    check_order(str(mirrored), str(promoting))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 
 from penstock.broker.base.awaiting import awaited
 from penstock.broker.base.logs import get_logger
@@ -13,7 +12,6 @@ from penstock.groups.shard import GroupShard
 from penstock.linking.committed import Committed, GroupMirror
 from penstock.linking.definition import LinkDefinition
 from penstock.metadata.image import ClusterImage
-from penstock.model.config.mirrored_topics import LINK_CONFIG, MirroredTopic, MirrorState
 from penstock.model.errors import ApiError, ErrorCode
 from penstock.model.ids import TopicPartition
 from penstock.net.deferred import Deferred
@@ -32,7 +30,6 @@ from penstock.wire.apis.offset_fetch import (
 __all__ = ["GroupMirroring", "HighWatermarks"]
 
 log = get_logger("links")
-_PROMOTED: Final = (MirrorState.FENCING, MirrorState.PROMOTING)
 #: the high watermarks of partitions of this cluster; those that are not known are left out
 HighWatermarks = Callable[[Iterable[TopicPartition]], Awaitable[Mapping[TopicPartition, int]]]
 
@@ -51,9 +48,15 @@ class GroupMirroring:
         self.foreign: set[str] = set()
 
     async def compare(
-        self, definition: LinkDefinition, source: SourceCluster, mirrored: Mapping[str, str]
+        self,
+        definition: LinkDefinition,
+        source: SourceCluster,
+        mirrored: Mapping[str, str],
+        promoted: Container[str],
     ) -> bool:
         """Commit what the source has committed. `mirrored` has the local names of mirrored topics.
+
+        `promoted` are the local names of those whose promotion waits for their offsets.
 
         Returns false if offsets of a topic that is promoted are in transactions at the source that have not
         ended. Those of other topics are in some transaction most of the time, and are compared later.
@@ -74,7 +77,7 @@ class GroupMirroring:
                 log.info("link_group_unknown", link=definition.name, group=group, error=str(e))
                 continue
             is_complete = is_complete and not any(
-                key.topic in mirrored and self._is_promoted(mirrored[key.topic]) for key in unstable
+                key.topic in mirrored and mirrored[key.topic] in promoted for key in unstable
             )
             offsets = {
                 TopicPartition(mirrored[key.topic], key.partition): committed
@@ -84,11 +87,6 @@ class GroupMirroring:
             if offsets:
                 await self._commit(definition.name, group, offsets)
         return is_complete
-
-    def _is_promoted(self, name: str) -> bool:
-        """Whether a promotion waits for the offsets of a topic of this cluster."""
-        text = self._image.topic_configs(name).get(LINK_CONFIG)
-        return text is not None and MirroredTopic.parse(text).state in _PROMOTED
 
     async def _commit(self, link: str, group: str, source: Mapping[TopicPartition, Committed]) -> None:
         mirror = self._mirrors.setdefault(group, GroupMirror())

@@ -136,7 +136,7 @@ class MirroredPartition:
         In another promotion the mirror stops again. Why: this broker may not have seen the states between the
         two, in which the source took records.
         """
-        if topic.fence != self.topic.fence:
+        if (topic.fence, topic.is_lifted) != (self.topic.fence, self.topic.is_lifted):
             self.mirror.stop_when_complete(False)
         self.topic = topic
         self.mirror.stop_when_complete(topic.state is MirrorState.PROMOTING, _NOT_KNOWN)

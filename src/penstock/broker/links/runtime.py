@@ -8,7 +8,7 @@ repaired, after the metadata has named its leader.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.broker.base.logs import get_logger
@@ -50,6 +50,8 @@ class LinkState(NamedTuple):
     problems: Mapping[str, str]
     #: groups that readers of this cluster have taken over
     foreign_groups: Iterable[str]
+    #: the topics that the last comparison of offsets took for promoted, as TOPIC/STATE
+    promotions: Sequence[str]
 
 
 class Links:
@@ -148,6 +150,7 @@ class Links:
                 rounds=each.rounds,
                 problems=[LinkProblem(topic=topic, reason=reason) for topic, reason in each.problems.items()],
                 foreign_groups=sorted(each.foreign_groups),
+                promotions=list(each.promotions),
             )
             for each in self.states()
         ]
@@ -155,7 +158,9 @@ class Links:
     def states(self) -> Iterator[LinkState]:
         for name, worker in sorted(self._workers.items()):
             problems, foreign = worker.topics.problems, worker.groups.foreign
-            yield LinkState(name, worker.error, worker.errors, worker.rounds, problems, foreign)
+            yield LinkState(
+                name, worker.error, worker.errors, worker.rounds, problems, foreign, worker.promotions
+            )
 
     def mirrored(self) -> Iterator[tuple[str, MirroredPartition]]:
         """The link and the mirror of each partition that this broker leads."""

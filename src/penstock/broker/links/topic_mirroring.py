@@ -76,10 +76,11 @@ class TopicMirroring:
             )
         if mirrored.state is MirrorState.FENCING:
             await self._fence(source, topic, name, mirrored, there)
-        if mirrored.state is not MirrorState.MIRRORING:
-            return
-        if there is not None:
+        is_mirrored = mirrored.state is MirrorState.MIRRORING
+        if there is not None and (is_mirrored or mirrored.lifts_fence):
             await self._lift(source, topic, name, mirrored, there)
+        if not is_mirrored:
+            return
         if len(here.partitions) < len(topic.partitions):
             await self._changes.grow_topic(name, len(topic.partitions))
         if configs is not None:
@@ -119,8 +120,9 @@ class TopicMirroring:
     ) -> None:
         """Have the source take records again that a promotion has fenced: it was given up.
 
-        Also after the return of the topic: no copy would take records. The fence of a promotion that this
-        broker has not heard of stays.
+        Also after the return of the topic: no copy would take records; and after a promotion without a fence:
+        the request of the former one may come late. The fence of a promotion that this broker has not heard
+        of stays.
         """
         state = self._of_source(name, mirrored, MirrorState.LIFTED)
         if there.state is not MirrorState.FENCED or not _is_of(state, there):

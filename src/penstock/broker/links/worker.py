@@ -40,6 +40,10 @@ __all__ = ["LinkEnvironment", "LinkWorker"]
 log = get_logger("links")
 #: the shortest time between two readings of the metadata
 _REFRESH_S: Final = 0.2
+#: requests to each broker of a far source that are under way at the same time
+_LANES: Final = 4
+#: a promotion waits for the offsets of topics in these states
+_PROMOTED: Final = (MirrorState.FENCING, MirrorState.PROMOTING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +78,13 @@ class LinkWorker:
         self.errors = 0
         #: the comparisons that were completed: not with offsets of promoted topics in open transactions
         self.rounds = 0
+        #: the topics that the last one took for promoted, as TOPIC/STATE
+        self.promotions: tuple[str, ...] = ()
         #: by topic id and index here
         self._mirrored: dict[PartitionKey, MirroredPartition] = {}
-        self._fetchers: dict[int, SourceFetcher] = {}
+        #: by broker of the source, and lane: from a far source, several requests are under way at a time
+        self._fetchers: dict[tuple[int, int], SourceFetcher] = {}
+        self._lanes = 1
         #: by the key at the source: the fetcher that has the partition
         self._fetched: dict[PartitionKey, SourceFetcher] = {}
         self._due = asyncio.Event()
@@ -255,9 +263,22 @@ class LinkWorker:
         else:
             self.topics.problems = {}
             self.acls.rest()
-        if definition.has_groups and not await self.groups.compare(definition, source, self._local_names()):
+            self.quotas.rest()
+        if definition.has_groups and not await self._compare_groups():
             return
         self.rounds += 1
+
+    async def _compare_groups(self) -> bool:
+        """Returns true if the comparison is complete: promotions of these topics may count on it."""
+        mirrored = self._mirrored_topics()
+        promoted = {
+            name: topic.numbered_state for name, topic in mirrored.items() if topic.state in _PROMOTED
+        }
+        names = {topic.source_topic: name for name, topic in mirrored.items()}
+        if not await self.groups.compare(self.definition, self._source, names, promoted):
+            return False
+        self.promotions = tuple(f"{name}/{state}" for name, state in promoted.items())
+        return True
 
     async def _complete(self) -> None:
         """Have mirrors that are promoted stop at the ends of the source's logs."""
@@ -295,18 +316,18 @@ class LinkWorker:
 
     def _places(self) -> Places:
         """The topics of this cluster, as ACLs of the source are about them."""
-        mirrored, here = set(self._local_names().values()), self._environment.image.topics
+        mirrored, here = self._mirrored_topics().keys(), self._environment.image.topics
         matching = map(self.definition.local_name, filter(self.definition.mirrors, self._source.topics))
         own = [name for name in matching if name in here and name not in mirrored]
         return Places(mirrored, own, here, bool(mirrored))
 
-    def _local_names(self) -> dict[str, str]:
-        """The topics of this link that are mirrored now, by their names at the source."""
-        image, names = self._environment.image, {}
+    def _mirrored_topics(self) -> dict[str, MirroredTopic]:
+        """The topics of this link that are mirrored now, by their names here."""
+        image, found = self._environment.image, {}
         for topic in self._source.topics:
             name = self.definition.local_name(topic)
             text = image.topic_configs(name).get(LINK_CONFIG)
             mirrored = MirroredTopic.parse(text) if text else None
             if mirrored is not None and mirrored.link == self.definition.name and mirrored.is_fetched:
-                names[topic] = name
-        return names
+                found[name] = mirrored
+        return found

@@ -14,6 +14,8 @@ __all__ = ["LINK_CONFIG", "Cut", "MirrorState", "MirroredTopic", "check_mirrored
 #: the name of the config
 LINK_CONFIG: Final = "penstock.link"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
+#: behind the number of a promotion that was given up
+_LIFTED: Final = "lifted"
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 
 
@@ -67,7 +69,8 @@ class MirroredTopic(NamedTuple):
     """The value of `penstock.link`, as `LINK/STATE/ID/TOPIC`.
 
     At the end it has `/OFFSETS` if the topic is promoted, and `/CUTS` if it has returned to the link. A state
-    has `.NUMBER` behind it if a promotion has fenced the source, or was to.
+    has `.NUMBER` behind it if a promotion has fenced the source, or was to, and `.NUMBER.lifted` in a later
+    promotion without a fence.
     """
 
     link: str
@@ -80,6 +83,8 @@ class MirroredTopic(NamedTuple):
     cuts: tuple[Cut, ...] = ()
     #: the number of the last promotion with a fence, which rises; 0 if there was none
     fence: int = 0
+    #: of a topic behind `MIRRORING`: that promotion was given up before, and its fence is not to stay
+    is_lifted: bool = False
 
     @classmethod
     def parse(cls, text: str) -> MirroredTopic:
@@ -89,14 +94,17 @@ class MirroredTopic(NamedTuple):
             last = parts[4].split(",") if len(parts) == 5 and parts[4] else []
             ends = tuple(int(each) for each in last if "@" not in each)
             cuts = tuple(Cut.parse(each) for each in last if "@" in each)
-            state, _, fence = state.partition(".")
-            number = int(fence) if fence else 0
-            found = cls(link, MirrorState(state), parse_topic_id(topic_id), topic, ends, cuts, number)
+            state, *numbered = state.split(".")
+            number = int(numbered[0]) if numbered else 0
+            is_lifted = numbered[1:] == [_LIFTED]
+            source_id = parse_topic_id(topic_id)
+            found = cls(link, MirrorState(state), source_id, topic, ends, cuts, number, is_lifted)
         except ValueError as e:
             raise InvalidConfig(f"{text!r} is not LINK/STATE/ID/TOPIC: {e}") from e
         named = _NAME.fullmatch(link) and _TOPIC.fullmatch(topic)
         negative = number < 0 or min(ends, default=0) < 0 or any(min(cut) < 0 for cut in cuts)
-        if len(parts) > 5 or not named or negative or (ends and cuts):
+        is_strange = len(numbered) > 1 + is_lifted or (is_lifted and not number)
+        if len(parts) > 5 or not named or negative or (ends and cuts) or is_strange:
             raise InvalidConfig(f"{text!r} is not LINK/STATE/ID/TOPIC")
         return found
 
@@ -115,9 +123,19 @@ class MirroredTopic(NamedTuple):
         return self.state in (MirrorState.MIRRORING, MirrorState.FENCING, MirrorState.PROMOTING)
 
     @property
+    def lifts_fence(self) -> bool:
+        """Whether the last promotion with a fence was given up: brokers lift the fence at the source."""
+        return self.fence > 0 and (self.state is MirrorState.MIRRORING or self.is_lifted)
+
+    def behind(self, state: MirrorState) -> MirroredTopic:
+        """The topic in a later state of a promotion or a failover, which does not change the source."""
+        return self._replace(state=state, is_lifted=self.lifts_fence)
+
+    @property
     def numbered_state(self) -> str:
         """The state, with the number of a promotion with a fence."""
-        return f"{self.state}.{self.fence}" if self.fence else str(self.state)
+        number = f".{self.fence}" if self.fence else ""
+        return f"{self.state}{number}.{_LIFTED}" if self.is_lifted else f"{self.state}{number}"
 
     def __str__(self) -> str:
         text = f"{self.link}/{self.numbered_state}/{format_topic_id(self.source_id)}/{self.source_topic}"
@@ -133,7 +151,7 @@ def check_order(current: str, value: str) -> None:
     if not value or value == current:
         return
     wanted, known = MirroredTopic.parse(value), MirroredTopic.parse(current) if current else None
-    if wanted.state is MirrorState.PROMOTING and wanted.fence:
+    if wanted.state is MirrorState.PROMOTING and wanted.fence and not wanted.is_lifted:
         if known is None or known.fence != wanted.fence or known.state is not MirrorState.FENCING:
             raise PolicyViolation(f"promotion {wanted.fence} of {wanted.source_topic} was given up")
     elif wanted.is_source and known is not None and known.is_source:

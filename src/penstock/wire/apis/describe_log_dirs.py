@@ -130,6 +130,8 @@ class LinkReport(Struct):
     problems: list[LinkProblem] = array(LinkProblem)
     #: groups whose offsets readers of this cluster have committed
     foreign_groups: list[str] = array(string())
+    #: the topics that the last completed comparison of offsets took for promoted, as TOPIC/STATE
+    promotions: list[str] = array(string(), tag=0)
 
 
 class DescribeLogDirsResponse(Struct):
