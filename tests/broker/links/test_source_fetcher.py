@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from penstock.broker.links.mirrored_partition import whole_batches
 from penstock.broker.links.returning import _headers, _in_steps
-from penstock.broker.links.source_fetcher import SourceFetcher
+from penstock.broker.links.source_fetcher import _BATCH_BYTES, _RESPONSE_BYTES, SourceFetcher
 from penstock.broker.replica.given_offsets import BATCHES_MAX
 from penstock.linking.mirror import PartitionMirror
 from penstock.model.errors import PenstockError
@@ -137,8 +137,8 @@ def test_a_partition_that_a_response_leaves_out_has_nothing_more_if_there_was_ro
         return _of_partitions(PartitionData(partition_index=9, records=memoryview(bytes(size))))
 
     assert caught_up_ms(FetchResponse(session_id=7)) == 1_000 + _HOUR_MS
-    assert caught_up_ms(with_records(24 << 20)) == 1_000 + _HOUR_MS
-    assert caught_up_ms(with_records((24 << 20) + 1)) == 1_000
+    assert caught_up_ms(with_records(_RESPONSE_BYTES - _BATCH_BYTES)) == 1_000 + _HOUR_MS
+    assert caught_up_ms(with_records(_RESPONSE_BYTES - _BATCH_BYTES + 1)) == 1_000
     assert caught_up_ms(_of_partitions(throttle_time_ms=1)) == 1_000
 
 
@@ -195,3 +195,31 @@ def test_a_partition_that_is_left_while_its_response_is_walked_takes_nothing() -
 
     assert asyncio.run(source_ends(leaves=False)) == 5
     assert asyncio.run(source_ends(leaves=True)) == -1
+
+
+def test_responses_of_a_source_that_was_rolled_back_are_taken() -> None:
+    """Versions of Fetch below 13 have names of topics instead of ids. The requests have both."""
+
+    async def source_end() -> int:
+        source: Any = SimpleNamespace(address=lambda broker: None)
+        clock: Any = SimpleNamespace(monotonic=lambda: 1.0)
+        fetcher = SourceFetcher(
+            1, "west", source, clock, SystemRng(), lambda: None, lambda largest: True, follows_log_start=False
+        )
+        mirrored: Any = _Mirrored()
+        # Without its task, which would send requests.
+        fetcher._followed[mirrored.key] = mirrored
+        fetcher._topic_ids["orders"] = _TOPIC
+        fetcher._plan.follow(mirrored.key, mirrored)
+        planned = fetcher._plan.next_request(1_000)
+        assert planned is not None
+        (asked,) = fetcher._request(planned, 0).topics
+        assert (asked.topic, asked.topic_id) == ("orders", _TOPIC)
+        data = [PartitionData(partition_index=0, high_watermark=5, log_start_offset=0)]
+        await fetcher._take(
+            FetchResponse(responses=[FetchableTopicResponse(topic="orders", partitions=data)])
+        )
+        end: int = mirrored.mirror.source_end
+        return end
+
+    assert asyncio.run(source_end()) == 5

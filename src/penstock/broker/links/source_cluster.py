@@ -7,6 +7,7 @@ errors that a new leader explains.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
@@ -71,6 +72,11 @@ _TOPIC: Final = 2
 #: DescribeConfigs: a config that was set for the topic
 _SET_FOR_TOPIC: Final = 1
 _SHARE: Final = "share"
+#: DescribeClientQuotas: any name of a type, and its default
+_SPECIFIED: Final = 2
+#: the round trip from which on a source is far, and of how many requests the shortest counts
+_FAR_S: Final = 0.005
+_ROUND_TRIPS: Final = 5
 _CLIENT_ID: Final = "penstock-link"
 #: topics of one DescribeConfigs request
 _TOPICS_MAX: Final = 200
@@ -114,6 +120,9 @@ class SourceCluster:
         self._client = ClusterClient(bootstrap, _CLIENT_ID, security, rng=world.rng)
         self._reading: asyncio.Task[None] | None = None
         self.cluster_id = ""
+        self._clock = world.clock
+        #: of the last requests that a broker of the source answers at once
+        self._round_trips_s: deque[float] = deque(maxlen=_ROUND_TRIPS)
         #: all topics that the link may see
         self.topics: dict[str, SourceTopic] = {}
         #: counts the readings of the metadata
@@ -140,9 +149,20 @@ class SourceCluster:
             topic.name: _source_topic(topic) for topic in answer.topics if topic.name and not topic.error_code
         }
         self.generation += 1
+        await self._time_round_trip()
         without = [topic.name for topic in self.topics.values() if topic.topic_id == NO_TOPIC_ID]
         if without:
             raise SourceError(f"topic {without[0]} has no id: the source is older than Kafka 2.8")
+
+    async def _time_round_trip(self) -> None:
+        began = self._clock.monotonic()
+        await self._any(METADATA, MetadataRequest(topics=[], allow_auto_topic_creation=False))
+        self._round_trips_s.append(self._clock.monotonic() - began)
+
+    @property
+    def is_far(self) -> bool:
+        """Whether one request at a time would leave the line to the source empty for most of the time."""
+        return min(self._round_trips_s, default=0.0) >= _FAR_S
 
     def address(self, broker: int) -> Address | None:
         return self._client.view.address(broker)

@@ -1,4 +1,7 @@
-"""Fetches mirrored partitions from one broker of a source: one connection, session and request.
+"""Fetches mirrored partitions from one broker of a source: one connection, session and request at a time.
+
+From a broker that is far away, several of these fetch some of the partitions each, and more of each at once:
+while the records of one are appended, the responses of the others are on their way.
 
 `FetchPlan` plans the requests, as for followers. `PartitionMirror` decides what a response leads to. Records
 are appended from the receive buffer, in steps, before the next request is sent.
@@ -38,8 +41,15 @@ __all__ = ["SourceFetcher"]
 
 log = get_logger("links")
 _WAIT_MS: Final = 500
-_PARTITION_BYTES: Final = 8 << 20
-_RESPONSE_BYTES: Final = 32 << 20
+#: what a response has beside records, at most
+_OTHER_BYTES: Final = 64 << 10
+#: A connection reuses buffers for responses of this size (`wire.frames`): larger ones cost their page faults.
+_RESPONSE_BYTES: Final = (4 << 20) - _OTHER_BYTES
+_PARTITION_BYTES: Final = 2 << 20
+#: so much room in a response that a source has nothing more of other partitions
+_BATCH_BYTES: Final = 2 << 20
+#: of a far source: larger responses would be copied while they grow
+_FAR_BYTES: Final = (16 << 20) - _OTHER_BYTES
 _TIMEOUT_S: Final = 30.0
 _PAUSE_FIRST_S: Final = 0.05
 _PAUSE_LIMIT_S: Final = 2.0
@@ -59,6 +69,7 @@ class SourceFetcher:
         reserve_producer_ids: Callable[[int], bool],
         *,
         follows_log_start: bool,
+        is_far: bool = False,
     ) -> None:
         """`refresh` asks for the metadata of the source to be read again.
 
@@ -71,6 +82,8 @@ class SourceFetcher:
         self._refresh = refresh
         self._reserve_producer_ids = reserve_producer_ids
         self._follows_log_start = follows_log_start
+        self._response_bytes = _FAR_BYTES if is_far else _RESPONSE_BYTES
+        self._partition_bytes = _FAR_BYTES if is_far else _PARTITION_BYTES
         self._plan = FetchPlan()
         self._followed: dict[PartitionKey, MirroredPartition] = {}
         self._topic_ids: dict[str, TopicId] = {}
@@ -174,7 +187,7 @@ class SourceFetcher:
         request = FetchRequest(
             max_wait_ms=wait_ms,
             min_bytes=1,
-            max_bytes=_RESPONSE_BYTES,
+            max_bytes=self._response_bytes,
             isolation_level=0,
             session_id=planned.session_id,
             session_epoch=planned.session_epoch,
@@ -195,7 +208,7 @@ class SourceFetcher:
                         current_leader_epoch=at.leader_epoch,
                         fetch_offset=at.fetch_offset,
                         last_fetched_epoch=at.last_fetched_epoch,
-                        partition_max_bytes=_PARTITION_BYTES,
+                        partition_max_bytes=self._partition_bytes,
                     )
                 )
             request.topics.append(topic)
@@ -236,7 +249,7 @@ class SourceFetcher:
             for data in topic.partitions:
                 keys.append((topic_id, data.partition_index))
                 await self._answered(keys[-1], data)
-        if _has_room(response):
+        if self._has_room(response):
             self._heard_ms = heard_ms
             # What a response has of a partition was dealt with. Only the next ones can leave it out.
             self._asked_ms.update((key, heard_ms) for key in keys if key in self._asked_ms)
@@ -283,6 +296,15 @@ class SourceFetcher:
         self._reserve_producer_ids(mirrored.largest_producer_id)
         return mirrored.partition.log.end_offset > before
 
+    def _has_room(self, response: FetchResponse) -> bool:
+        """Whether one more batch would have fitted, and the source was not held back by a quota."""
+        size = 0
+        for topic in response.responses:
+            for data in topic.partitions:
+                size += memoryview(data.records or b"").nbytes  # type: ignore[arg-type]
+        is_short = size + _BATCH_BYTES <= self._response_bytes
+        return is_short and not response.throttle_time_ms
+
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)
 
@@ -295,15 +317,6 @@ def _answer(data: PartitionData, records: memoryview) -> Answer:
         data.diverging_epoch is not None,
         LastBatch.of(read_header(records)) if records else None,
     )
-
-
-def _has_room(response: FetchResponse) -> bool:
-    """Whether one more batch would have fitted, and the source was not held back by a quota."""
-    size = 0
-    for topic in response.responses:
-        for data in topic.partitions:
-            size += memoryview(data.records or b"").nbytes  # type: ignore[arg-type]
-    return size + _PARTITION_BYTES <= _RESPONSE_BYTES and not response.throttle_time_ms
 
 
 def _topic_id(key: PartitionKey) -> TopicId:

@@ -187,17 +187,17 @@ class LinkWorker:
             self._leave(mirrored)
             mirrored.mirror.reason = "the partition has no leader at the source"
             return
-        fetcher = self._fetcher(leader)
+        fetcher = self._fetcher(leader, mirrored.partition.index % self._lanes)
         if self._fetched.get(mirrored.key) is not fetcher:
             self._leave(mirrored)
             self._fetched[mirrored.key] = fetcher
         fetcher.follow(mirrored)
 
-    def _fetcher(self, broker: int) -> SourceFetcher:
-        fetcher = self._fetchers.get(broker)
+    def _fetcher(self, broker: int, lane: int) -> SourceFetcher:
+        fetcher = self._fetchers.get((broker, lane))
         if fetcher is None:
             world = self._environment.world
-            fetcher = self._fetchers[broker] = SourceFetcher(
+            fetcher = self._fetchers[broker, lane] = SourceFetcher(
                 broker,
                 self.definition.name,
                 self._source,
@@ -206,8 +206,19 @@ class LinkWorker:
                 self._refresh_soon,
                 self._environment.reserve_producer_ids,
                 follows_log_start=self.definition.follows_log_start,
+                is_far=self._source.is_far,
             )
         return fetcher
+
+    async def _spread(self) -> None:
+        """Fetch in several lanes from now on: the source is far."""
+        fetchers, self._fetchers, self._lanes = self._fetchers, {}, _LANES
+        for mirrored in self._mirrored.values():
+            self._leave(mirrored)
+            # Its connection is lost, as by a failure.
+            mirrored.mirror.doubt()
+        for fetcher in fetchers.values():
+            await fetcher.stop()
 
     def _refresh_soon(self) -> None:
         self._is_stale = True
@@ -250,6 +261,8 @@ class LinkWorker:
         source, definition = self._source, self.definition
         await source.refresh()
         await self._check_source()
+        if source.is_far and self._lanes == 1:
+            await self._spread()
         for mirrored in list(self._mirrored.values()):
             self._assign(mirrored)
         await self._complete()
