@@ -67,11 +67,12 @@ class Links:
         interval: float | None = None,
         follow_log_start: bool = False,
         acls: bool = False,
+        quotas: str = "",
         config: Mapping[str, str] | None = None,
     ) -> None:
         """Mirror topics of the cluster at `source`, whose names match patterns, and offsets of groups.
 
-        With `acls`, also the ACLs about them.
+        With `acls`, also the ACLs about them; `quotas` has patterns of users whose quotas are mirrored.
         `config` has TLS and SASL of the source, under the names of librdkafka or of Java clients.
         """
         values = link_values(
@@ -82,6 +83,7 @@ class Links:
             interval_ms=None if interval is None else round(interval * 1000),
             follow_log_start=follow_log_start,
             acls=acls,
+            quotas=quotas,
             security=_security_configs(config or {}),
         )
         async with self._translated() as port:

@@ -71,6 +71,9 @@ class LinkDefinition:
     groups: Names
     has_groups: bool
     has_acls: bool
+    #: the users whose quotas are mirrored
+    quotas: Names
+    has_quotas: bool
     prefix: str
     paused: bool
     follows_log_start: bool
@@ -84,7 +87,7 @@ class LinkDefinition:
         typed = {
             key: each.parse(values[key]) if key in values else each.default for key, each in LINK_KEYS.items()
         }
-        groups = as_strings(typed["groups"])
+        groups, users = as_strings(typed["groups"]), as_strings(typed["quotas"])
         return cls(
             name=name,
             bootstrap=values["bootstrap.servers"],
@@ -92,6 +95,8 @@ class LinkDefinition:
             groups=Names(groups),
             has_groups=bool(groups),
             has_acls=bool(typed["acls"]),
+            quotas=Names(users),
+            has_quotas=bool(users),
             prefix=str(typed["prefix"]),
             paused=bool(typed["paused"]),
             follows_log_start=typed["log.start"] == "source",

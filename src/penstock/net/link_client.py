@@ -138,6 +138,7 @@ def link_values(
     interval_ms: int | None,
     follow_log_start: bool,
     acls: bool,
+    quotas: str,
     security: Mapping[str, str],
 ) -> dict[str, str | None]:
     """The configs of a new link. What is empty or None has the default."""
@@ -150,6 +151,8 @@ def link_values(
         values["interval.ms"] = str(interval_ms)
     if acls:
         values["acls"] = "true"
+    if quotas:
+        values["quotas"] = quotas
     if follow_log_start:
         values["log.start"] = "source"
     return values

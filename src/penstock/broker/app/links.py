@@ -36,6 +36,7 @@ def new_links(
     def environment() -> LinkEnvironment:
         from penstock.broker.links.acl_mirroring import AclMirrorChanges
         from penstock.broker.links.changes import LinkChanges
+        from penstock.broker.links.quota_mirroring import QuotaMirrorChanges
         from penstock.broker.links.worker import LinkEnvironment
 
         find = coordinators.shares.end_offsets.find
@@ -67,6 +68,7 @@ def new_links(
                 cluster.forwarding.own,
                 has_authorizer=bool(config.authorizer_class_name),
             ),
+            quota_changes=QuotaMirrorChanges(cluster.image, cluster.node.controller, cluster.forwarding.own),
             reserve_producer_ids=_Reservations(cluster.image, cluster.producer_ids).reserve,
         )
 

@@ -32,7 +32,7 @@ __all__ = ["LinkState", "Links"]
 log = get_logger("links")
 #: the config of a mirrored topic
 _LINK_CONFIG: Final = "penstock.link"
-_SET_BY_BROKERS: Final = ("source.cluster.id", "acls.made")
+_SET_BY_BROKERS: Final = ("source.cluster.id", "acls.made", "quotas.made")
 _COMPARE_S: Final = 1.0
 #: topics between two yields
 _SLICE: Final = 32

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from penstock.linking.committed import Committed
 from penstock.linking.definition import LinkDefinition
+from penstock.linking.limits import Quota
 from penstock.model.addresses import Address, parse_bootstrap
 from penstock.model.errors import ErrorCode, PenstockError, PolicyViolation, error_name
 from penstock.model.ids import NO_TOPIC_ID, TopicId, TopicPartition
@@ -20,9 +21,15 @@ from penstock.net.client import Peer
 from penstock.net.client_security import client_security
 from penstock.net.cluster_client import ClusterClient
 from penstock.ports import World
+from penstock.quotas.entities import USER
 from penstock.security.acls import Acl, Operation, PatternType, Permission, ResourceType
 from penstock.wire.api import Api, RequestT, ResponseT
 from penstock.wire.apis.describe_acls import DESCRIBE_ACLS, DescribeAclsRequest
+from penstock.wire.apis.describe_client_quotas import (
+    DESCRIBE_CLIENT_QUOTAS,
+    ComponentData,
+    DescribeClientQuotasRequest,
+)
 from penstock.wire.apis.describe_configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsRequest,
@@ -298,6 +305,18 @@ class SourceCluster:
                 for acl in each.acls
             ]
         return found
+
+    async def quotas(self) -> list[Quota]:
+        """All quotas of users."""
+        named = ComponentData(entity_type=USER, match_type=_SPECIFIED, match=None)
+        answer = await self._any(DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest(components=[named]))
+        if answer.error_code:
+            raise SourceError(f"quotas cannot be read: {error_name(answer.error_code)}")
+        return [
+            Quota(tuple((part.entity_type, part.entity_name) for part in entry.entity), each.key, each.value)
+            for entry in answer.entries or ()
+            for each in entry.values
+        ]
 
     # -- groups
 

@@ -20,6 +20,7 @@ from penstock.broker.links.acl_mirroring import AclMirrorChanges, AclMirroring
 from penstock.broker.links.changes import LinkChanges
 from penstock.broker.links.group_mirroring import GroupMirroring, HighWatermarks
 from penstock.broker.links.mirrored_partition import MirroredPartition
+from penstock.broker.links.quota_mirroring import QuotaMirrorChanges, QuotaMirroring
 from penstock.broker.links.returning import Returning
 from penstock.broker.links.source_cluster import SourceCluster, SourceError
 from penstock.broker.links.source_fetcher import SourceFetcher
@@ -58,6 +59,7 @@ class LinkEnvironment:
     high_watermarks: HighWatermarks
     changes: LinkChanges
     acl_changes: AclMirrorChanges
+    quota_changes: QuotaMirrorChanges
     #: reserves all producer ids up to one, which mirrored records have; returns true once that is done
     reserve_producer_ids: Callable[[int], bool]
 
@@ -73,6 +75,7 @@ class LinkWorker:
         self.topics = TopicMirroring(environment.image, environment.changes)
         self.groups = GroupMirroring(environment.groups, environment.image, environment.high_watermarks)
         self.acls = AclMirroring(environment.image, environment.changes, environment.acl_changes)
+        self.quotas = QuotaMirroring(environment.image, environment.changes, environment.quota_changes)
         #: why the last round has failed; empty if it has not
         self.error = ""
         self.errors = 0
@@ -236,7 +239,7 @@ class LinkWorker:
             is_full = loop.time() >= full_at
             try:
                 await self._round(is_full=is_full)
-                self.error = self.acls.problem
+                self.error = self.acls.problem or self.quotas.problem
             except PenstockError as e:
                 self._failed(str(e))
             except Exception as e:
@@ -272,7 +275,9 @@ class LinkWorker:
             if definition.has_groups and self._environment.groups.topic.partition_for("") < 0:
                 await self._environment.groups.topic.ensure()
             await self.topics.compare(definition, source)
-            await self.acls.compare(definition, source, self._places())
+            places = self._places()
+            await self.acls.compare(definition, source, places)
+            await self.quotas.compare(definition, source, is_active=places.is_active)
         else:
             self.topics.problems = {}
             self.acls.rest()

@@ -52,13 +52,16 @@ def create(
     acls: Annotated[
         bool, typer.Option("--acls", help="Mirror the ACLs about topics and groups that are mirrored.")
     ] = False,
+    quotas: Annotated[
+        str, typer.Option("--quotas", metavar="PATTERN[,...]", help="Users whose quotas are mirrored.")
+    ] = "",
     *,
     connection: Connection,
 ) -> None:
     """Create a link. The brokers of this cluster then mirror the topics of the source that match.
 
     The topics are read-only here until they are promoted. The source needs rights to read and describe only;
-    with --acls to describe the cluster, too.
+    with --acls to describe the cluster, too, and with --quotas to describe its configs.
     """
     # Longer than other functions because of its options.
     from penstock.net.link_client import create_link, link_values
@@ -71,6 +74,7 @@ def create(
         interval_ms=interval,
         follow_log_start=follow_log_start,
         acls=acls,
+        quotas=quotas,
         security=_client_configs(config),
     )
     with connection.direct() as line:

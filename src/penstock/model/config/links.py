@@ -23,6 +23,7 @@ __all__ = [
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 _PREFIX: Final = re.compile(r"[A-Za-z0-9._-]{0,100}", re.ASCII)
 _PATTERN: Final = re.compile(r"!?[A-Za-z0-9._*?-]+", re.ASCII)
+_USER: Final = re.compile(r"!?[^*?!,\s][^!,\s]*")
 #: how the names of the security settings of a link begin: those of Kafka's clients
 _SECURITY: Final = ("security.protocol", "sasl.", "ssl.")
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -51,6 +52,12 @@ def _check_patterns(patterns: tuple[str, ...]) -> str | None:
     return f"{wrong[0]!r} is not a name with * and ?, or ! and such a name" if wrong else None
 
 
+def _check_users(patterns: tuple[str, ...]) -> str | None:
+    """The source of a link with `*` could throttle all users of this cluster."""
+    wrong = [each for each in patterns if not _USER.fullmatch(each)]
+    return f"{wrong[0]!r} is not a user with * and ? behind a part of the name" if wrong else None
+
+
 _LIST, _B, _S, _I = ConfigType.LIST, ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 LINK_KEYS: Final = table(
     [
@@ -74,6 +81,13 @@ LINK_KEYS: Final = table(
             _B,
             False,
             "Whether ACLs of the source are mirrored: those about topics and groups that are mirrored.",
+        ),
+        ConfigKey(
+            "quotas",
+            _LIST,
+            (),
+            "The users whose quotas are mirrored, as in `topics`. Each pattern begins with a part of a name.",
+            check=_check_users,
         ),
         ConfigKey(
             "prefix", _S, "", "What the names of mirrored topics begin with, before the name at the source."
@@ -106,6 +120,12 @@ LINK_KEYS: Final = table(
             _LIST,
             (),
             "Checksums of the ACLs that the link has made, and may remove. Brokers set it.",
+        ),
+        ConfigKey(
+            "quotas.made",
+            _LIST,
+            (),
+            "Checksums of the quotas that the link has set, and may change. Brokers set it.",
         ),
     ]
 )
