@@ -160,7 +160,9 @@ class _Way(asyncio.Protocol):
                 self._timer = self._loop.call_at(due, self.deliver)
                 break
             sent += 1
-            if data:
+            if other._transport.is_closing():
+                self._wan.removed(self)
+            elif data:
                 other._transport.write(data)
                 self._bytes -= len(data)
             else:

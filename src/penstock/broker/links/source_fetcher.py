@@ -48,8 +48,8 @@ _RESPONSE_BYTES: Final = (4 << 20) - _OTHER_BYTES
 _PARTITION_BYTES: Final = 2 << 20
 #: so much room in a response that a source has nothing more of other partitions
 _BATCH_BYTES: Final = 2 << 20
-#: of a far source: larger responses would be copied while they grow
-_FAR_BYTES: Final = (16 << 20) - _OTHER_BYTES
+#: of a far source: with less, the line is idle while the records of all partitions are appended
+_FAR_BYTES: Final = (32 << 20) - _OTHER_BYTES
 _TIMEOUT_S: Final = 30.0
 _PAUSE_FIRST_S: Final = 0.05
 _PAUSE_LIMIT_S: Final = 2.0
