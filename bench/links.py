@@ -42,7 +42,7 @@ RATE, SECONDS = 10_000, 10.0
 ROUND_TRIP_S = 0.08
 FAILED_OVER: Final = 100
 PATIENCE_S = 180.0
-POLL_S = 0.02
+POLL_S = 0.05
 #: until a paused link has ended its requests
 SETTLING_S = 0.5
 #: times that each side is measured, in turn
