@@ -309,9 +309,13 @@ def _failed_over(contender: Contender, scale: float) -> Values:
 
 
 def _row(
-    name: str, what: str, metrics: tuple[Metric, ...], measure: Callable[[Contender, float], Values]
+    name: str,
+    what: str,
+    metrics: tuple[Metric, ...],
+    measure: Callable[[Contender, float], Values],
+    where: str = "",
 ) -> Row:
-    return Row(name, what, metrics, measure, heavy=True, brokers=2, alone=_ALONE)
+    return Row(name, what, metrics, measure, heavy=True, brokers=2, alone=_ALONE, where=where)
 
 
 ROWS = (
@@ -338,6 +342,11 @@ ROWS = (
             Metric("CPU of a link, × follower", "", False, limit=1.2),
         ),
         _beside_follower,
+        where=(
+            "a follower sends its next request from the callback that has appended the last response; a link "
+            "does so from a task, behind the comparison with its state. Source, destination and a cluster of "
+            "two share two cores."
+        ),
     ),
     _row(
         "link-far",
@@ -349,6 +358,10 @@ ROWS = (
             Metric("with 80 ms, seconds until all is here", "", False),
         ),
         _far,
+        where=(
+            "each of four partitions has one request under way, and its next one waits until the records of "
+            "the last are appended (ADR 150). The proxy takes a part of the two cores, too."
+        ),
     ),
     _row(
         "link-mirror-maker",
