@@ -345,7 +345,8 @@ ROWS = (
         where=(
             "a follower sends its next request from the callback that has appended the last response; a link "
             "does so from a task, behind the comparison with its state. Source, destination and a cluster of "
-            "two share two cores."
+            "two share two cores, of which other work took most when this was measured; the row beside "
+            "MirrorMaker 2 is from a quieter minute."
         ),
     ),
     _row(
