@@ -40,7 +40,7 @@ def test_a_delay_counts_in_both_directions(echo: int) -> None:
 
 
 @pytest.mark.parametrize("direction", [TO, FROM])
-def test_what_is_sent_while_a_direction_is_cut_arrives_behind_it(echo: int, direction: str) -> None:
+def test_bytes_that_are_sent_into_a_cut_arrive_once_it_is_healed(echo: int, direction: str) -> None:
     with Wan() as wan, socket.create_connection(("127.0.0.1", wan.add(echo)), 60) as client:
         client.sendall(b"one")
         assert client.recv(3) == b"one"

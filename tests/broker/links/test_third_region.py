@@ -27,7 +27,7 @@ pytestmark = [
 PATIENCE_S = 300.0
 
 
-def test_a_third_region_gets_what_the_mirror_has(real_kafka: str, tmp_path: Path) -> None:
+def test_a_third_region_gets_the_records_of_the_mirror(real_kafka: str, tmp_path: Path) -> None:
     """Records, headers and timestamps in their order, without those of aborted transactions."""
     try:
         mirror_maker_classpath()
