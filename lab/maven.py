@@ -19,17 +19,27 @@ _POM = """\
 """
 _DEPENDENCY = """\
     <dependency>
-      <groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>
+      <groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>{}
     </dependency>
 """
 
 
 def jars(folder: str, name: str, *artifacts: str) -> str:
-    """A class path with artifacts, each as `group:artifact:version`. `folder` of the lab keeps them."""
-    dependencies = "".join(_DEPENDENCY.format(*artifact.split(":")) for artifact in artifacts)
+    """A class path with artifacts, each as `group:artifact:version` or `group:artifact:version:classifier`.
+
+    `folder` of the lab keeps them.
+    """
+    dependencies = "".join(map(_dependency, artifacts))
     pom = _POM.format(name=name, dependencies=dependencies)
     about = f"fetching {', '.join(artifacts)} from Maven Central (once)"
     return f"{built(lab_root() / folder / 'libs', (pom,), partial(_download, pom, about))}/*"
+
+
+def _dependency(artifact: str) -> str:
+    group, name, version, *classifier = artifact.split(":")
+    return _DEPENDENCY.format(
+        group, name, version, "".join(f"<classifier>{each}</classifier>" for each in classifier)
+    )
 
 
 def _download(pom: str, about: str, libs: Path) -> None:
