@@ -97,17 +97,17 @@ def log_range(bootstrap: str) -> tuple[int, int]:
 
 
 def write(bootstrap: str, numbers: range) -> None:
-    """In batches of 20 records of 100 bytes."""
+    """In batches of 20 records of 5 KB."""
     producer = Producer({"bootstrap.servers": bootstrap})
     for n in numbers:
-        producer.produce("orders", b"%0100d" % n, partition=0)
+        producer.produce("orders", b"%-5000d" % n, partition=0)
         if n % 20 == 19:
             assert producer.flush(PATIENCE_S) == 0
 
 
 def test_an_outage_that_outlasts_retention_leaves_a_gap_that_is_counted(tmp_path: Path) -> None:
     """An hour, shortened by a small retention at the source. What was mirrored stays."""
-    small = {"log_retention_bytes": "50000", "log_segment_bytes": "20000"}
+    small = {"log_retention_bytes": str(2 << 20), "log_segment_bytes": str(1 << 20)}
     often = {"log_retention_check_interval_ms": "500"}
     with Wan() as wan, clusters(tmp_path, wan, **small, **often) as (source, far, here):
         old, new = source.bootstrap, here.bootstrap
