@@ -78,6 +78,19 @@ class PartitionRemoval:
         except OSError as e:
             raise self._health.failed(e, f"cannot remove {self._path}") from e
 
+    @property
+    def parent(self) -> str:
+        """The folder that has the path."""
+        return self._path.rpartition("/")[0]
+
+    def sync(self) -> None:
+        """Make the removals from `parent` durable: after a power loss none of the partitions is back."""
+        try:
+            with suppress(FileNotFoundError):  # the folder of a topic is gone with its last partition
+                self._files.sync_dir(self.parent)
+        except OSError as e:
+            raise self._health.failed(e, f"cannot sync {self.parent}") from e
+
     def delete(self) -> None:
         with suppress(FileNotFoundError):
             self._files.rmtree(self._aside)
@@ -92,7 +105,10 @@ class Removals:
         self._removals = list(removals)
 
     def set_aside(self) -> list[StorageError]:
-        """Set each aside, or say why not; those are not deleted."""
+        """Set each aside, durably, or say why not; those are not deleted.
+
+        A partition that came back after a power loss could meet a newer one in another data directory.
+        """
         errors, done = [], []
         for removal in self._removals:
             try:
@@ -102,6 +118,11 @@ class Removals:
             else:
                 done.append(removal)
         self._removals = done
+        for removal in {each.parent: each for each in done}.values():
+            try:
+                removal.sync()
+            except StorageError as e:
+                errors.append(e)
         return errors
 
     def delete(self) -> None:
