@@ -75,4 +75,4 @@ def test_a_file_with_another_min_isr_is_named(monkeypatch: pytest.MonkeyPatch) -
         ("setting_without_effect", "num.replica.alter.log.dirs.threads"),
     ]
     assert "penstock config set --all-brokers min.insync.replicas=1" in logged[0][1]["reason"]
-    assert "until replicas can move" in logged[1][1]["reason"]
+    assert "replicas are moved one after the other" in logged[1][1]["reason"]
