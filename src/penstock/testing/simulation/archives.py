@@ -122,6 +122,8 @@ class Archives:
         self.store.faults, self.store.is_down = StoreFaults(), False
         loop = self._cluster.loop
         deadline = loop.time() + _PATIENCE_S
+        # Also where nothing waits to be copied: the store may lack what no disk has any more.
+        self.mend()
         while (waiting := self._waiting()) is not None:
             if loop.time() > deadline:
                 raise Violation("liveness", f"{_PATIENCE_S:g} s after all was healed: {waiting}")
