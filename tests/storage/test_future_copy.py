@@ -160,3 +160,24 @@ def test_a_source_that_is_cut_while_it_is_copied_is_copied_again(source: Source)
     assert source.copied(settled=True) == 4
     assert source.files()[name(0)] == b"0123"
     source.copy.check_complete()
+
+
+def test_a_small_file_of_the_whole_log_is_always_copied_again(source: Source) -> None:
+    source.put("leader-epoch-checkpoint", b"1 10")
+    source.copied()
+    source.put("leader-epoch-checkpoint", b"1 20")
+    source.copied(settled=True)
+    assert source.files()["leader-epoch-checkpoint"] == b"1 20"
+
+
+def test_a_segment_that_a_truncation_has_made_the_last_one_is_copied_again(source: Source) -> None:
+    source.put(name(0), b"first")
+    source.put(name(5), b"cut")
+    source.copied()
+    # In the same millisecond, with the same size.
+    source.put(name(5), b"new")
+    source.copied(active=5)
+    assert name(5) not in source.files()
+    source.copied(settled=True)
+    assert source.files()[name(5)] == b"new"
+    source.copy.check_complete()

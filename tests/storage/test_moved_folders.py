@@ -358,3 +358,69 @@ def test_a_disk_that_fails_behind_the_mark_leaves_the_move_to_the_next_start() -
     (done,) = settle(machine.files, [machine.source, machine.target])
     assert done.path == "/b/topics/t/partition-0"
     assert machine.check() is machine.target
+
+
+def test_a_clean_stop_in_the_middle_of_a_move_leaves_a_log_that_is_not_unclean() -> None:
+    machine = Machine()
+    disk, rename = machine.disks[1], machine.disks[1].rename
+
+    def refused(old: str, new: str) -> None:
+        if old.endswith("/partition-0"):
+            raise OSError(5, "Input/output error", old)
+        rename(old, new)
+
+    disk.rename = refused  # type: ignore[method-assign]
+    with pytest.raises(MoveUnfinished):
+        machine.move()
+    disk.rename = rename  # type: ignore[method-assign]
+    machine.source.close()
+    machine.target.close()
+    machine.open()
+    assert machine.target.shutdown.clean
+    settle(machine.files, [machine.source, machine.target])
+    assert machine.check() is machine.target
+
+
+def test_an_old_folder_that_was_written_to_behind_the_mark_stays_the_log() -> None:
+    """By a release that does not know marks."""
+    machine = marked()
+    log = machine.opened(machine.source)
+    log.append(batch(2), 4)
+    flush(log)
+    machine.records = records(log)
+    machine.source.close()
+    machine.target.close()
+    machine.open()
+    (done,) = settle(machine.files, [machine.source, machine.target])
+    assert (done.path, done.entry) == ("/a/topics/t/partition-0", None)
+    assert _is_whole(machine)
+    assert not machine.source.shutdown.unclean
+    assert machine.files.listdir(f"/a/{MOVED}") == []
+    assert len(future_folders(machine.files, machine.target)) == 1
+
+
+def test_an_old_folder_that_was_cut_behind_the_mark_leaves_a_new_one_which_is_unclean() -> None:
+    machine = marked()
+    log = machine.opened(machine.source)
+    log.truncate_to(8)
+    machine.source.close(clean=False)
+    machine.target.close(clean=False)
+    machine.open()
+    (done,) = settle(machine.files, [machine.source, machine.target])
+    assert done.path == "/b/topics/t/partition-0"
+    assert list(machine.target.shutdown.unclean) == [KEY]
+
+
+def test_a_directory_that_was_away_gives_way_to_the_one_that_a_later_move_has_reached() -> None:
+    machine = marked()
+    third = DataDirectory.open(machine.files, "/b/c", cluster_id="c", node_id=1, rng=RNG, clock=CLOCK)
+    copy, _ = future_folders(machine.files, machine.target)[0]
+    third.folders.keep_topic("t", TOPIC_ID)
+    machine.files.rename(copy, third.partition_path("t", 0))
+    for directories in ([machine.source, third], [machine.source, machine.target, third]):
+        moves = settle(machine.files, directories)
+        assert [move.path for move in moves] == (
+            ["/b/c/topics/t/partition-0"] if len(directories) == 2 else []
+        )
+    assert not machine.source.holds("t", 0)
+    assert not machine.source.shutdown.unclean

@@ -8,7 +8,8 @@ log. `moved_folders` puts it in its place.
 
 A file counts as unchanged if size and modification time are those of the copied one. A file that was modified
 just before it was copied may be modified again without a new time, so that only an older one counts, unless
-the caller knows that nothing rewrites files (`settled`).
+the caller knows that nothing rewrites segments (`settled`). The small files of the whole log are rewritten at
+any time.
 
 Invariants: a file is in the copy if all of its bytes were read back with the checksum of the source, and the
 disk has them. The source is never written to. Runs in worker threads, one call at a time.
@@ -62,7 +63,7 @@ class FutureCopy:
     def __init__(self, files: Files, source: str, directory: str, stored: StoredPartition) -> None:
         """`source` is the folder of the log of `stored`."""
         self._files = files
-        self._source = source
+        self.source = source
         self._directory = directory
         self.path = future_path(directory, stored)
         self._topic = self.path.rpartition("/")[0]
@@ -87,9 +88,9 @@ class FutureCopy:
 
     def _write_identity(self) -> None:
         try:
-            identity = self._files.read(f"{self._source}/{PARTITION_METADATA}")
+            identity = self._files.read(f"{self.source}/{PARTITION_METADATA}")
         except OSError as e:
-            raise SourceFailed(f"cannot read {self._source}/{PARTITION_METADATA}: {e}") from e
+            raise SourceFailed(f"cannot read {self.source}/{PARTITION_METADATA}: {e}") from e
         self._files.write_atomic(f"{self.path}/{PARTITION_METADATA}", identity)
 
     def discard(self) -> None:
@@ -108,12 +109,14 @@ class FutureCopy:
         """One pass, in slices: yields the bytes that were copied since the last one.
 
         The segment at the offset `active` is left out, because it grows. With `settled`, nothing has
-        rewritten or cut a file since the pass before.
+        rewritten or cut a segment since the pass before.
         """
         found = self._found(now_ms)
         for name, version in found.items():
             stem = _base_offset(name)
             if active is not None and stem == active and name.endswith(LOG):
+                # It may have been copied before a truncation made it the last one again.
+                self._drop(name)
                 continue
             if name.endswith(LOG) and stem is not None:
                 self.end_offset = stem
@@ -134,17 +137,17 @@ class FutureCopy:
         except OSError as e:
             raise CopyFailed(f"cannot list {self.path}: {e}") from e
         if sizes != {name: version.size for name, version in found.items()}:
-            raise CopyFailed(f"{self.path} does not have the files of {self._source}")
+            raise CopyFailed(f"{self.path} does not have the files of {self.source}")
 
     def _found(self, now_ms: int) -> dict[str, _Version]:
         """The files of the source, in their order."""
         files, found = self._files, {}
         try:
-            names = files.listdir(self._source)
+            names = files.listdir(self.source)
         except OSError as e:
-            raise SourceFailed(f"cannot list {self._source}: {e}") from e
+            raise SourceFailed(f"cannot list {self.source}: {e}") from e
         for name in names:
-            path = f"{self._source}/{name}"
+            path = f"{self.source}/{name}"
             if name == PARTITION_METADATA or name.endswith(_DEBRIS) or files.is_dir(path):
                 continue
             try:
@@ -159,6 +162,7 @@ class FutureCopy:
 
     def _has(self, name: str, version: _Version, settled: bool) -> bool:
         copied = self._copied.get(name)
+        settled = settled and _base_offset(name) is not None
         return copied is not None and copied[:2] == version[:2] and (settled or copied.aged)
 
     def _copy_file(self, name: str, version: _Version, slice_bytes: int) -> Iterator[int]:
@@ -190,7 +194,7 @@ class FutureCopy:
             self.size += size
 
     def _pieces(self, name: str, size: int, slice_bytes: int) -> Iterator[bytes]:
-        path = f"{self._source}/{name}"
+        path = f"{self.source}/{name}"
         try:
             old = self._files.open(path)
         except FileNotFoundError:

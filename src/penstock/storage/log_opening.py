@@ -62,7 +62,7 @@ class LogOpener:
             expected = None
         log = self._load(key, topic_id, config, clock, rng, expected, clean=expected is not None)
         if expected is None:
-            if first and log.end_offset:
+            if first and log.end_offset and key not in self._shutdown.arrived:
                 self._shutdown.unclean.setdefault(key, NOT_LISTED)
             self._prove(log, None)
             return log

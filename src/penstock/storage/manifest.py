@@ -259,7 +259,7 @@ def forget_shutdown(files: Files, path: str, keys: Iterable[TopicPartition]) -> 
 class LastShutdown:
     """The manifest of a data directory, for the logs that have not been loaded since."""
 
-    __slots__ = ("_expected", "clean", "problem", "registration", "unclean")
+    __slots__ = ("_expected", "arrived", "clean", "problem", "registration", "unclean")
 
     def __init__(self, content: bytes | None, directory_id: str) -> None:
         """`content` is the manifest's file, None where there was none."""
@@ -271,6 +271,8 @@ class LastShutdown:
         self.problem: str | None = None
         #: logs that differ from the manifest, with the reason
         self.unclean: dict[TopicPartition, str] = {}
+        #: logs that the manifest need not list: a start has finished their move to the directory
+        self.arrived: set[TopicPartition] = set()
         self._expected: dict[TopicPartition, LoggedState] = {}
         if content is None:
             return

@@ -12,7 +12,8 @@ The order of `move`, each step durable before the next one:
 
 Before 2, the old folder is the log, and the copy a future replica. Behind 2, the new one is. `settle` runs at
 each start, before any folder is opened, and goes on where a crash has interrupted the steps. It deletes
-nothing: an old folder goes to the quarantine.
+nothing: an old folder goes to the quarantine. An old folder with more records than a copy that is not yet in
+its place stays the log: a release that does not know marks has used it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from penstock.storage.future_copy import CopyFailed, future_path
 from penstock.storage.ownership import DirectoryRefused
 from penstock.storage.quarantine import QuarantineEntry
 from penstock.storage.removal import PartitionRemoval
+from penstock.storage.segment_files import LOG, base_offset_of
 
 __all__ = ["MOVED", "MoveUnfinished", "Settled", "future_folders", "move", "settle"]
 
@@ -56,7 +58,7 @@ class Settled(NamedTuple):
     partition: StoredPartition
     #: the path of the folder that is the log
     path: str
-    #: the old folder, set aside; None if it was gone, or is the log
+    #: the old folder, set aside; None if it is the log
     entry: QuarantineEntry | None
     #: the data directory of the entry
     directory: DataDirectory
@@ -128,38 +130,66 @@ def settle(files: Files, directories: Sequence[DataDirectory]) -> list[Settled]:
         done
         for source in directories
         for mark in _marks(files, source)
-        if (done := _settle(files, mark, source, by_id.get(mark.directory_id))) is not None
+        if (done := _settle(files, mark, source, by_id.get(mark.directory_id), directories)) is not None
     ]
 
 
-def _settle(files: Files, mark: _Mark, source: DataDirectory, target: DataDirectory | None) -> Settled | None:
+def _settle(
+    files: Files,
+    mark: _Mark,
+    source: DataDirectory,
+    target: DataDirectory | None,
+    directories: Sequence[DataDirectory],
+) -> Settled | None:
     stored = mark.stored
-    old = source.partition_path(stored.topic, stored.partition)
+    old, key = source.partition_path(*stored[:2]), TopicPartition(*stored[:2])
     try:
         if not _is_of(source, stored):
             _remove_mark(files, mark.path)
             return None
-        if target is None:
+        # While the old directory was away, another move may have gone on from the new one.
+        others = [target] if target is not None and _is_of(target, stored) else []
+        own = Identity(stored.topic_id, stored.partition)
+        others += [
+            each for each in directories if each is not source and each.folders.identity(stored) == own
+        ]
+        holder = others[0] if others else None
+        if holder is None and target is None:
             raise DirectoryRefused(
                 f"{old} was moved to the data directory with id {mark.directory_id}, which is missing: mount "
                 f"it, or remove {mark.path} to go on with the older copy"
             )
-        future = future_path(target.path, stored)
-        if not _is_of(target, stored) and files.is_dir(future):
+        if holder is None and target is not None and files.is_dir(future := future_path(target.path, stored)):
+            found, copied = _last_segment(files, old), _last_segment(files, future)
+            if found > copied:
+                # A release that knows no marks has gone on with the old folder. The copy is made again.
+                _remove_mark(files, mark.path)
+                return Settled(stored, old, None, source)
             target.folders.keep_topic(stored.topic, stored.topic_id)
             _put_in_place(files, stored, target)
-        if _is_of(target, stored):
-            reason = f"it was moved to {target.partition_path(stored.topic, stored.partition)}"
+            holder = target
+            if found < copied:
+                holder.shutdown.distrust(key, f"{old} was cut behind the move to {target.path}")
+        if holder is not None:
+            place = holder.partition_path(*key)
+            reason = f"it was moved to {place}"
             entry = source.quarantine_partitions(stored.topic, [stored.partition], reason, forget=False)
             _remove_mark(files, mark.path)
-            return Settled(stored, target.partition_path(stored.topic, stored.partition), entry, source)
+            holder.shutdown.arrived.add(key)
+            return Settled(stored, place, entry, source)
+        assert target is not None, "without it the start is refused"
         # The new directory has lost it. What is left may lack records that were written there.
-        reason = f"it was moved to {target.path}, which has lost it"
-        source.shutdown.distrust(TopicPartition(stored.topic, stored.partition), reason)
+        source.shutdown.distrust(key, f"it was moved to {target.path}, which has lost it")
         _remove_mark(files, mark.path)
         return Settled(stored, old, None, source)
     except (OSError, StorageError) as e:
         raise DirectoryRefused(f"cannot finish the move of {old}: {e}") from e
+
+
+def _last_segment(files: Files, folder: str) -> tuple[int, int]:
+    """Base offset and size of the last segment in a folder, which are the same in a complete copy."""
+    names = [name for name in files.listdir(folder) if name[:20].isdigit() and name[20:] == LOG]
+    return max(((base_offset_of(name), files.size(f"{folder}/{name}")) for name in names), default=(-1, 0))
 
 
 def _put_in_place(files: Files, stored: StoredPartition, target: DataDirectory) -> None:

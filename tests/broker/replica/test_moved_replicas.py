@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from threading import Event
 
 import pytest
 
 from penstock.broker.base.encrypted_disks import Damage
+from penstock.broker.replica import directory_moves
+from penstock.broker.replica.directory_moves import DirectoryMoves
 from penstock.broker.replica.partition import Partition
 from penstock.encryption.files import EncryptedFiles
-from penstock.model.errors import ErrorCode
+from penstock.model.errors import ErrorCode, StorageError
 from penstock.model.ids import OFFSETS_TOPIC
+from penstock.storage.directory import DataDirectory
+from penstock.storage.future_copy import FutureCopy
 from penstock.storage.memory import MemoryFiles
+from penstock.storage.moved_folders import MoveUnfinished, future_folders
+from penstock.storage.recovery_report import Corruption
 from penstock.wire.apis.alter_replica_log_dirs import (
     ALTER_REPLICA_LOG_DIRS,
     AlterReplicaLogDir,
@@ -128,3 +135,143 @@ def test_a_stop_in_the_middle_leaves_the_move_to_the_next_start() -> None:
 def replica_path(nodes: Cluster) -> str:
     found = nodes[1].stages.storage.partitions.find(TOPIC, 0)
     return found.directory.path if isinstance(found, Partition) else ""
+
+
+class Gate:
+    """Holds a method of `FutureCopy` in its worker thread until it is opened."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+        self.reached, self._open = Event(), Event()
+        original = getattr(FutureCopy, method)
+
+        def held(copy: FutureCopy) -> None:
+            self.reached.set()
+            self._open.wait()
+            original(copy)
+
+        monkeypatch.setattr(FutureCopy, method, held)
+
+    def open(self) -> None:
+        self._open.set()
+
+
+async def begin_move(nodes: Cluster) -> tuple[Partition, DataDirectory]:
+    """Begin to move the replica on node 1; the partition, and the other directory."""
+    partition = replica(nodes[1])
+    directories = nodes[1].stages.storage.partitions.directories
+    (target,) = [each for each in directories if each is not partition.directory]
+    await moves(nodes).request(partition, target)
+    return partition, target
+
+
+def moves(nodes: Cluster) -> DirectoryMoves:
+    return nodes[1].stages.replication.replicas.directory_moves
+
+
+def test_a_request_in_the_exchange_is_refused_and_leaves_the_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with cluster(1, config=TWO_DIRECTORIES) as nodes:
+            await nodes.settled()
+            await make_topic(nodes, 1, min_isr=1)
+            await produce(nodes, 1, b"kept")
+            gate = Gate(monkeypatch, "check_complete")
+            try:
+                partition, target = await begin_move(nodes)
+                await eventually(gate.reached.is_set)
+                # It has found the replica before the exchange began.
+                with pytest.raises(StorageError, match="out of service"):
+                    await moves(nodes).request(partition, partition.directory)
+            finally:
+                gate.open()
+            await eventually(lambda: replica_path(nodes) == target.path)
+            assert replica(nodes[1]).log.end_offset == 1
+
+    run(main())
+
+
+def test_nothing_is_copied_before_the_folder_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with cluster(1, config=TWO_DIRECTORIES) as nodes:
+            await nodes.settled()
+            await make_topic(nodes, 1, min_isr=1)
+            gate = Gate(monkeypatch, "begin")
+            try:
+                beginning = asyncio.create_task(begin_move(nodes))
+                await eventually(gate.reached.is_set)
+                assert len(moves(nodes)) == 0
+            finally:
+                gate.open()
+            _, target = await beginning
+            await eventually(lambda: replica_path(nodes) == target.path)
+
+    run(main())
+
+
+def test_a_log_whose_damage_is_found_while_it_is_copied_is_repaired_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        async with cluster(1, config=TWO_DIRECTORIES) as nodes:
+            await nodes.settled()
+            await make_topic(nodes, 1, min_isr=1)
+            await produce(nodes, 1, b"value")
+            partition = replica(nodes[1])
+            damage, waited = Corruption("a segment", 0, 10, 0, 1), asyncio.Event()
+            missing_bytes, pause = FutureCopy.missing_bytes, DirectoryMoves._pause
+
+            def damaged(copy: FutureCopy) -> int:
+                partition.log.recovery.corruption.append(damage)
+                monkeypatch.setattr(FutureCopy, "missing_bytes", missing_bytes)
+                return missing_bytes(copy)
+
+            async def paused(self: DirectoryMoves, seconds: float) -> None:
+                waited.set()
+                await pause(self, min(seconds, 0.01))
+
+            monkeypatch.setattr(FutureCopy, "missing_bytes", damaged)
+            monkeypatch.setattr(DirectoryMoves, "_pause", paused)
+            _, target = await begin_move(nodes)
+            await waited.wait()
+            assert replica(nodes[1]) is partition
+            partition.log.recovery.corruption.remove(damage)
+            await eventually(lambda: replica_path(nodes) == target.path)
+
+    run(main())
+
+
+def test_a_move_ends_if_the_log_is_not_where_it_is_copied_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = FutureCopy.begin
+
+    def begun(copy: FutureCopy) -> None:
+        begin(copy)
+        copy.source += "-before"
+
+    async def main() -> None:
+        async with cluster(1, config=TWO_DIRECTORIES) as nodes:
+            await nodes.settled()
+            await make_topic(nodes, 1, min_isr=1)
+            monkeypatch.setattr(FutureCopy, "begin", begun)
+            partition, target = await begin_move(nodes)
+            await eventually(lambda: len(moves(nodes)) == 0)
+            await moves(nodes).stop()
+            assert replica(nodes[1]) is partition
+            assert future_folders(nodes.disks[1], target) == []
+
+    run(main())
+
+
+def test_another_replica_leads_if_a_disk_fails_behind_the_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unfinished(*args: object) -> None:
+        raise MoveUnfinished("the disk has failed")
+
+    async def main() -> None:
+        async with cluster(3, config=TWO_DIRECTORIES) as nodes:
+            await nodes.settled()
+            await make_topic(nodes, 1, 2, 3)
+            await produce(nodes, 1, b"value")
+            monkeypatch.setattr(directory_moves, "move", unfinished)
+            await begin_move(nodes)
+            await eventually(lambda: described(nodes[2]).leader in (2, 3))
+            assert nodes[1].stages.storage.partitions.find(TOPIC, 0) is ErrorCode.KAFKA_STORAGE_ERROR
+
+    run(main())

@@ -7,9 +7,13 @@ import os
 import shutil
 from pathlib import Path
 
-from penstock.model.ids import format_topic_id
+from penstock.broker.replica.stored_partitions import WantedLog, place_logs
+from penstock.metadata.image import TopicImage
+from penstock.model.ids import TopicId, format_topic_id
 from penstock.ports import File
 from penstock.storage.checkpoint import format_fields
+from penstock.storage.config import LogConfig
+from penstock.storage.directory import DataDirectory
 from penstock.storage.memory import MemoryFiles
 from penstock.testing import broker
 from tests.broker.disks import on_disk
@@ -22,6 +26,7 @@ from tests.broker.requests import (
     delete_topic,
     read_all,
 )
+from tests.storage.directories import RNG
 
 
 def test_files_of_a_topic_that_is_not_known_are_set_aside(tmp_path: Path, events: Events) -> None:
@@ -145,3 +150,16 @@ def test_the_log_start_of_a_deleted_topic_does_not_hide_the_records_of_its_succe
 
     with broker(data=tmp_path) as running, RawClient(running.bootstrap) as client:
         assert [record.value for record in read_all(client, topic)] == values
+
+
+def test_a_chosen_directory_that_gets_no_new_replicas_any_more_is_not_used() -> None:
+    files = MemoryFiles()
+    cordoned, other = (
+        DataDirectory.open(files, path, cluster_id="c", node_id=1, rng=RNG) for path in ("/a", "/b")
+    )
+    topic = TopicImage("t", TopicId(bytes(16)))
+    wanted = [WantedLog(topic, index, LogConfig()) for index in range(3)]
+    counts, preferred = {other: 7}, {("t", 0): cordoned}
+    assert place_logs(counts, wanted, preferred) == {other: wanted}
+    assert (counts, preferred) == ({other: 10}, {})
+    assert place_logs({cordoned: 9, other: 0}, wanted[:1], {("t", 0): cordoned}) == {cordoned: wanted[:1]}

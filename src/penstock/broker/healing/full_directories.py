@@ -17,6 +17,7 @@ from penstock.broker.base.logs import get_logger
 from penstock.broker.base.metrics import Metrics
 from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
+from penstock.model.errors import ErrorCode
 from penstock.model.ids import TopicId
 from penstock.ports import Workers
 from penstock.storage.directory import DataDirectory
@@ -80,13 +81,16 @@ class FullDirectories:
         return list(self._failed)
 
     def without_room(self) -> list[TopicWithoutRoom]:
-        """The replicas in full and failed directories, for the heartbeat.
+        """The replicas in full and failed directories and between two directories, for the heartbeat.
 
         The controller removes replicas in a failed directory from the ISR at the failure. A fetch that was in
         flight may bring such a replica back. The heartbeat then names the replica, and the controller removes
         it again.
         """
         indexes = self._replicas_in({**self._full, **self._failed})
+        for topic_id, index in self._partitions.interrupted:
+            if self._partitions.find(topic_id, index) is ErrorCode.KAFKA_STORAGE_ERROR:
+                indexes.setdefault(topic_id, []).append(index)
         return [TopicWithoutRoom(topic_id=each, partitions=found) for each, found in indexes.items()]
 
     def failed_replicas(self) -> list[FailedTopic]:

@@ -24,7 +24,7 @@ from penstock.broker.replica.partition import Partition
 from penstock.broker.replica.partitions import Partitions
 from penstock.metadata.image import ClusterImage
 from penstock.model.config import BrokerConfig
-from penstock.model.errors import ErrorCode, StorageError
+from penstock.model.errors import StorageError
 from penstock.ports import World
 from penstock.replication.fetch_plan import PartitionKey
 from penstock.storage.directory import DataDirectory
@@ -116,41 +116,47 @@ class DirectoryMoves:
     # -- requests
 
     async def request(self, partition: Partition, target: DataDirectory) -> None:
-        """Begin to move a replica; StorageError if the directory cannot take it.
+        """Begin to move a replica; StorageError if the directory cannot take it, or in an exchange.
 
         An earlier move to another directory ends. A replica that is in the directory already stays there.
         """
         async with self._requests:
-            await self._request(partition, target)
+            await self._request((partition.topic_id, partition.index), target)
 
-    async def _request(self, partition: Partition, target: DataDirectory) -> None:
-        key = (partition.topic_id, partition.index)
-        earlier = self._futures.get(key)
-        if earlier is not None and earlier.target is not target:
-            await self._end(key, "another move was requested")
-        elif earlier is not None:
+    async def _request(self, key: PartitionKey, target: DataDirectory) -> None:
+        # Found again: another request, or the exchange, may have come first.
+        partition, earlier = self._partitions.find(*key), self._futures.get(key)
+        if not isinstance(partition, Partition):
+            raise StorageError(f"partition {key[1]} is out of service: try again")
+        if earlier is not None and earlier.target is target:
             return
+        if earlier is not None:
+            await self._end(key, earlier, "another move was requested")
         if partition.directory is target:
             return
         stored = StoredPartition(partition.topic, partition.index, partition.topic_id)
         copy = FutureCopy(self._world.files, partition.log.path, target.path, stored)
-        future = self._futures[key] = FutureReplica(stored, target, copy)
         try:
             await self._in_thread(copy.begin)
         except (CopyFailed, SourceFailed) as e:
-            self._futures.pop(key, None)
             raise StorageError(str(e)) from e
+        # Not earlier: the task must not copy while what an earlier move has left is removed.
+        self._futures[key] = FutureReplica(stored, target, copy)
         log.info(
             "replica_move_started", partition=partition.name, source=partition.directory.path, to=target.path
         )
-        if not future.cancelled:
-            self._start()
+        self._start()
 
-    async def _end(self, key: PartitionKey, reason: str) -> None:
+    async def _ended(self, key: PartitionKey, future: FutureReplica, reason: str) -> None:
+        """As `_end`, for the task: no request makes the same future replica while the copy is removed."""
+        async with self._requests:
+            await self._end(key, future, reason)
+
+    async def _end(self, key: PartitionKey, future: FutureReplica, reason: str) -> None:
         """End a move without an effect, and remove the copy."""
-        future = self._futures.pop(key, None)
-        if future is None or future.cancelled:
+        if self._futures.get(key) is not future:
             return
+        del self._futures[key]
         future.cancelled = True
         log.info(
             "replica_move_ended",
@@ -213,7 +219,7 @@ class DirectoryMoves:
             return False
         except (CopyFailed, StorageError, OSError) as e:
             log.error("replica_move_failed", partition=name, to=to, error=str(e))
-            await self._end(key, str(e))
+            await self._ended(key, future, str(e))
         except Exception as e:
             # The moves of other replicas go on. A restart tries again.
             log.error("replica_move_failed", partition=name, to=to, error=repr(e), exc_info=e)
@@ -223,11 +229,14 @@ class DirectoryMoves:
     async def _moved(self, key: PartitionKey, future: FutureReplica) -> bool:
         """As `_advance`; raises if the move fails."""
         if not self._partitions.hosts(*key):
-            await self._end(key, "the replica is not on this broker any more")
+            await self._ended(key, future, "the replica is not on this broker any more")
             return True
         partition = self._partitions.find(*key)
         if not isinstance(partition, Partition) or not self._is_wanted(partition, future):
             return future.cancelled
+        if partition.log.path != future.copy.source:
+            await self._ended(key, future, "the replica is in another directory by now")
+            return True
         if partition.log.recovery.corruption:
             # It is repaired first: the copy would have the damage, and nothing that tells of it.
             return False
@@ -297,6 +306,8 @@ class DirectoryMoves:
             topic is None
             or self._partitions.find(*key) is not partition
             or not self._is_wanted(partition, future)
+            # The damage was found while the log was copied.
+            or partition.log.recovery.corruption
         ):
             return
         source, target, began = partition.directory, future.target, self._world.clock.monotonic()
@@ -309,7 +320,7 @@ class DirectoryMoves:
         except MoveUnfinished as e:
             log.error("replica_move_unfinished", partition=partition.name, to=target.path, error=str(e))
             self._futures.pop(key, None)
-            self._partitions.slots(topic)[partition.index] = ErrorCode.KAFKA_STORAGE_ERROR
+            self._partitions.interrupt(topic, partition.index)
             return
         except (CopyFailed, SourceFailed, StorageError, OSError):
             source.close_log(partition.topic, partition.index, clean=False)
@@ -319,7 +330,7 @@ class DirectoryMoves:
             raise
         except BaseException:
             # It is not known which folder is the log, and no empty one may be made in its place.
-            self._partitions.slots(topic)[partition.index] = ErrorCode.KAFKA_STORAGE_ERROR
+            self._partitions.interrupt(topic, partition.index)
             raise
         source.let_go(partition.topic, partition.index)
         await self._partitions.put_in(topic, partition.index, target)

@@ -47,6 +47,8 @@ class PartitionTable:
         self.clock_trusted = True
         #: the data directories that clients have chosen for replicas that may come; the oldest first
         self.preferred: dict[tuple[str, int], DataDirectory] = {}
+        #: replicas that are out of service until a restart: a failed disk has interrupted their move
+        self.interrupted: dict[tuple[TopicId, int], None] = {}
         #: partitions that were not here, or not yet, when a client sent batches for them; the oldest first
         self._early: dict[tuple[str | TopicId, int], None] = {}
 
@@ -55,6 +57,11 @@ class PartitionTable:
         if len(self.preferred) >= _PREFERRED_MAX:
             del self.preferred[next(iter(self.preferred))]
         self.preferred[topic, index] = directory
+
+    def interrupt(self, topic: TopicImage, index: int) -> None:
+        """Keep a replica out of service: it is not known which of two folders is its log."""
+        self.slots(topic)[index] = ErrorCode.KAFKA_STORAGE_ERROR
+        self.interrupted[topic.id, index] = None
 
     def trust_clock(self, trusted: bool) -> None:
         """Have producers' timestamps checked against the wall clock, or not while it is not trusted."""

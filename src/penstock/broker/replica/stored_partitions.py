@@ -273,13 +273,14 @@ def place_logs(
 ) -> dict[DataDirectory, list[WantedLog]]:
     """Assign each log to the directory with the fewest logs; `counts` is updated.
 
-    A log in `preferred`, from which it is removed, gets that directory unless it has failed.
+    A log in `preferred`, from which it is removed, gets that directory if it is well and in `counts`.
     """
     placed: dict[DataDirectory, list[WantedLog]] = {}
     for wanted_log in wanted:
         chosen = preferred.pop((wanted_log.topic.name, wanted_log.partition), None) if preferred else None
-        directory = chosen if chosen and chosen.health.is_well else min(counts, key=lambda d: counts[d])
-        counts[directory] = counts.get(directory, 0) + 1
+        is_place = chosen is not None and chosen in counts and chosen.health.is_well
+        directory = chosen if chosen and is_place else min(counts, key=lambda d: counts[d])
+        counts[directory] += 1
         placed.setdefault(directory, []).append(wanted_log)
     return placed
 
