@@ -117,6 +117,17 @@ def test_a_promotion_without_a_fence_lifts_the_one_of_a_former_promotion(
     assert promote(leader, monkeypatch)[:2] == ["mirroring.7", "promoting.7.lifted"]
 
 
+def test_a_promotion_without_a_fence_lifts_the_one_of_an_interrupted_promotion(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The command was killed while it waited for the source: its request may be under way."""
+    fencing = TOPIC._replace(state=MirrorState.FENCING, fence=7)
+    leader = LateLeader(fencing, applied=fencing, late=1)
+    assert promote(leader, monkeypatch) == [
+        *("mirroring.7", "promoting.7.lifted", "closing.7.lifted", "promoted.7.lifted"),
+    ]
+
+
 class LateCoordinator(LateLeader):
     """A second broker coordinates groups. Its comparisons know the promotion only after `rounds` of them."""
 

@@ -102,9 +102,9 @@ async def end_mirrors(
     if complete and open_topics:
         if fence:
             begun = await _fence(cluster, link, open_topics, deadline)
-            topics = {**topics, **begun}
         else:
             begun = await _promote(cluster, link, open_topics, deadline)
+        topics = {**topics, **begun}
         is_applied = _applies(_promoting(begun))
         await _await(
             cluster, link, begun, lambda each: is_applied(each) and _is_stopped(each), deadline, _missing

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -50,3 +53,30 @@ def test_the_shortest_of_the_last_round_trips_counts() -> None:
     for times, is_far in (([], False), ([0.5], True), ([0.5, 0.004, 0.6], False), ([0.08, 0.09], True)):
         source._round_trips_s = times  # type: ignore[assignment]
         assert source.is_far is is_far
+
+
+@pytest.mark.parametrize(
+    ("times", "asked", "is_far"),
+    [
+        ([0.5, 0.001], 2, False),
+        ([0.001], 1, False),
+        ([0.5, 0.4, 0.3, 0.2, 0.004], 5, False),
+        ([0.08] * 5, 5, True),
+    ],
+)
+def test_a_source_that_is_slow_once_is_not_taken_for_far(
+    times: list[float], asked: int, is_far: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link does not go back to one lane: the first request decides nothing alone."""
+    now, left = 0.0, iter(times)
+
+    async def respond(*_: object) -> None:
+        nonlocal now
+        now += next(left)
+
+    source = SourceCluster.__new__(SourceCluster)
+    source._round_trips_s = deque(maxlen=5)
+    source._clock = SimpleNamespace(monotonic=lambda: now)  # type: ignore[assignment]
+    monkeypatch.setattr(SourceCluster, "_any", lambda _, *request: respond(*request))
+    asyncio.run(source._time_round_trip())
+    assert (len(source._round_trips_s), source.is_far) == (asked, is_far)
