@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
+
 from penstock.linking.mirror import Answer, Hold, LastBatch, PartitionMirror, Phase, Take
 from penstock.model.errors import ErrorCode
 from penstock.replication.follower import FetchPosition
@@ -60,6 +62,20 @@ def test_the_last_batch_is_compared_before_anything_is_taken() -> None:
     sent = position(mirror)
     assert sent.fetch_offset == 8
     assert mirror.answered(sent, Answer(high_watermark=12, first=batch(8, 9)), 0) == Take(10)
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_response_that_other_partitions_have_filled_compares_nothing(compacted: bool) -> None:
+    """It looked like a divergence, and like a batch that compaction has removed."""
+    mirror = mirror_of(Log(10), batch(8, 9), compacted=compacted)
+    sent = position(mirror)
+    assert mirror.answered(sent, Answer(high_watermark=12, is_crowded=True), 0) is Hold.NOTHING
+    assert (mirror.phase, mirror.errors) == (Phase.VERIFYING, 0)
+    # It is asked for again at once, and compared.
+    assert position(mirror) == sent
+    other = Answer(high_watermark=12, first=batch(8, 9, crc=2)._replace(producer_id=8), is_crowded=True)
+    assert mirror.answered(sent, other, 0) is Hold.NOTHING
+    assert mirror.phase is Phase.DIVERGED
 
 
 def test_another_batch_in_place_of_the_last_one_is_a_divergence() -> None:

@@ -87,6 +87,8 @@ class Answer(NamedTuple):
     diverges: bool = False
     #: the first batch of the response; None without records
     first: LastBatch | None = None
+    #: whether records of other partitions may have taken its place in the response
+    is_crowded: bool = False
 
 
 class Take(NamedTuple):
@@ -320,9 +322,12 @@ class PartitionMirror:
         elif answer.high_watermark < end:
             # A new leader learns the high watermark from its followers: this may pass.
             self.failed(f"the source ends at {answer.high_watermark}, before the mirrored end {end}", now_ms)
-        elif answer.log_start_offset > last.last_offset or (
-            self.compacted and (found is None or found.base_offset > last.last_offset)
-        ):
+        elif answer.log_start_offset > last.last_offset:
+            self._verified = True
+        elif found is None and answer.is_crowded:
+            # It says nothing about the batch, which comes in one of the next responses.
+            return False
+        elif self.compacted and (found is None or found.base_offset > last.last_offset):
             self._verified = True
         else:
             has = (

@@ -76,7 +76,7 @@ def test_a_source_that_is_slow_once_is_not_taken_for_far(
 
     source = SourceCluster.__new__(SourceCluster)
     source._round_trips_s = deque(maxlen=5)
-    source._clock = SimpleNamespace(monotonic=lambda: now)  # type: ignore[assignment]
+    source._clock = SimpleNamespace(monotonic=lambda: now)
     monkeypatch.setattr(SourceCluster, "_any", lambda _, *request: respond(*request))
     asyncio.run(source._time_round_trip())
     assert (len(source._round_trips_s), source.is_far) == (asked, is_far)

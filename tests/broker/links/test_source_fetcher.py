@@ -11,7 +11,7 @@ from penstock.broker.links.mirrored_partition import whole_batches
 from penstock.broker.links.returning import _headers, _in_steps
 from penstock.broker.links.source_fetcher import _BATCH_BYTES, _RESPONSE_BYTES, SourceFetcher
 from penstock.broker.replica.given_offsets import BATCHES_MAX
-from penstock.linking.mirror import PartitionMirror
+from penstock.linking.mirror import LastBatch, PartitionMirror, Phase
 from penstock.model.errors import PenstockError
 from penstock.model.ids import TopicId
 from penstock.net.randomness import SystemRng
@@ -184,7 +184,7 @@ def test_a_partition_that_is_left_while_its_response_is_walked_takes_nothing() -
         data = PartitionData(
             partition_index=0, high_watermark=5, log_start_offset=0, records=_many_batches(BATCHES_MAX)
         )
-        answered = asyncio.ensure_future(fetcher._answered(mirrored.key, data))
+        answered = asyncio.ensure_future(fetcher._answered(mirrored.key, data, has_room=True))
         await asyncio.sleep(0)
         if leaves:
             fetcher.leave(mirrored.key)
@@ -195,6 +195,31 @@ def test_a_partition_that_is_left_while_its_response_is_walked_takes_nothing() -
 
     assert asyncio.run(source_ends(leaves=False)) == 5
     assert asyncio.run(source_ends(leaves=True)) == -1
+
+
+def test_a_last_batch_is_compared_with_responses_that_have_room_for_it() -> None:
+    """A link that had many records to fetch took the first, full response for a source without the batch."""
+
+    async def phase(others: int) -> Phase:
+        source: Any = SimpleNamespace(address=lambda broker: None)
+        clock: Any = SimpleNamespace(monotonic=lambda: 1.0)
+        fetcher = SourceFetcher(
+            1, "west", source, clock, SystemRng(), lambda: None, lambda largest: True, follows_log_start=False
+        )
+        mirrored: Any = _Mirrored()
+        log: Any = SimpleNamespace(end_offset=10, log_start_offset=0)
+        mirrored.mirror = PartitionMirror(log, LastBatch(8, 9, 1, -1, -1, -1), 0, compacted=False)
+        # Without its task, which would send requests.
+        fetcher._followed[mirrored.key] = mirrored
+        fetcher._plan.remembered[mirrored.key] = mirrored.next_fetch(1_000)
+        other = PartitionData(partition_index=9, records=memoryview(bytes(others)))
+        empty = PartitionData(partition_index=0, high_watermark=12, log_start_offset=0)
+        await fetcher._take(_of_partitions(other, empty))
+        found: Phase = mirrored.mirror.phase
+        return found
+
+    assert asyncio.run(phase(_RESPONSE_BYTES)) is Phase.VERIFYING
+    assert asyncio.run(phase(0)) is Phase.DIVERGED
 
 
 def test_responses_of_a_source_that_was_rolled_back_are_taken() -> None:

@@ -240,7 +240,7 @@ class SourceFetcher:
             return
         self._pause.reset()
         self._plan.answered(response.session_id)
-        heard_ms, keys = self._now_ms(), []
+        heard_ms, keys, has_room = self._now_ms(), [], self._has_room(response)
         for topic in response.responses:
             topic_id = TopicId(topic.topic_id)
             if topic_id == NO_TOPIC_ID:
@@ -248,13 +248,13 @@ class SourceFetcher:
                 topic_id = self._topic_ids.get(topic.topic, NO_TOPIC_ID)
             for data in topic.partitions:
                 keys.append((topic_id, data.partition_index))
-                await self._answered(keys[-1], data)
-        if self._has_room(response):
+                await self._answered(keys[-1], data, has_room=has_room)
+        if has_room:
             self._heard_ms = heard_ms
             # What a response has of a partition was dealt with. Only the next ones can leave it out.
             self._asked_ms.update((key, heard_ms) for key in keys if key in self._asked_ms)
 
-    async def _answered(self, key: PartitionKey, data: PartitionData) -> None:
+    async def _answered(self, key: PartitionKey, data: PartitionData, *, has_room: bool) -> None:
         mirrored, sent = self._followed.get(key), self._plan.remembered.get(key)
         if mirrored is None or sent is None:
             return
@@ -265,7 +265,7 @@ class SourceFetcher:
             records = await in_slices(whole)
             if self._followed.get(key) is not mirrored:
                 return
-            step = mirror.answered(sent, _answer(data, records), self._now_ms())
+            step = mirror.answered(sent, _answer(data, records, has_room=has_room), self._now_ms())
             # A session leaves out partitions without records, also where the log has become shorter.
             self._asks_all = self._asks_all or data.diverging_epoch is not None
             if step is Hold.REFRESH:
@@ -309,13 +309,14 @@ class SourceFetcher:
         return int(self._clock.monotonic() * 1000)
 
 
-def _answer(data: PartitionData, records: memoryview) -> Answer:
+def _answer(data: PartitionData, records: memoryview, *, has_room: bool) -> Answer:
     return Answer(
         ErrorCode(data.error_code) if data.error_code else ErrorCode.NONE,
         data.high_watermark,
         data.log_start_offset,
         data.diverging_epoch is not None,
         LastBatch.of(read_header(records)) if records else None,
+        is_crowded=not has_room,
     )
 
 
