@@ -14,9 +14,10 @@ from deltalake import DeltaTable
 
 from penstock.jobs.delta import INSTANT
 from penstock.tables.batches import Batch, Decoders, TableBatches
+from penstock.tables.dealing import BUCKET, dealt
 from penstock.tables.definition import TableDefinition
 from penstock.tables.opening import make
-from penstock.tables.tasks import AppendTask, TaskResult, UpsertTask, keyed
+from penstock.tables.tasks import AppendTask, TaskResult, UpsertTask
 from penstock.values.decoding import JsonDecoder
 
 __all__ = [
@@ -26,8 +27,10 @@ __all__ = [
     "blocks",
     "definition",
     "new_batches",
+    "result_of",
     "rows_of",
     "run_here",
+    "shuffled",
     "value_of",
 ]
 
@@ -77,19 +80,27 @@ def run_here(messages: Sequence[Message], task: AppendTask | UpsertTask, tasks: 
     """The tasks of a batch: one for each partition, or for the buckets of an upsert."""
     parts: list[list[Message]] = [[] for _ in range(tasks)]
     for each in messages:
-        number = each.partition
-        if isinstance(task, UpsertTask):
-            (number,) = keyed(blocks([each]), task.judge.keys, task.buckets)["bucket"].to_pylist()
-        parts[number % tasks].append(each)
-    results = []
-    for part in parts:
-        half = len(part) // 2
-        batches = [blocks(part[:half]), blocks(part[half:])]
-        if isinstance(task, UpsertTask):
-            batches = [keyed(each, task.judge.keys, task.buckets) for each in batches]
-        (row,) = [text for made in task(iter(batches)) for text in made["result"].to_pylist()]
-        results.append(msgspec.json.decode(row, type=TaskResult))
-    return results
+        parts[each.partition % tasks].append(each)
+    given = [[blocks(part[: len(part) // 2]), blocks(part[len(part) // 2 :])] for part in parts]
+    if isinstance(task, UpsertTask):
+        given = shuffled(given, task, tasks)
+    return [result_of(task, part) for part in given]
+
+
+def shuffled(given: list[list[pa.RecordBatch]], task: UpsertTask, tasks: int) -> list[list[pa.RecordBatch]]:
+    """What comes to each task from readers of these blocks."""
+    parts: list[list[pa.RecordBatch]] = [[] for _ in range(tasks)]
+    for blocks_of_reader in given:
+        for block in dealt(filter(len, blocks_of_reader), task.judge.keys, task.buckets, tasks):
+            for number, part in enumerate(parts):
+                chosen = [bucket % tasks == number for bucket in block[BUCKET].to_pylist()]
+                part.append(block.filter(pa.array(chosen)))
+    return parts
+
+
+def result_of(task: AppendTask | UpsertTask, given: Sequence[pa.RecordBatch]) -> TaskResult:
+    (row,) = [text for made in task(iter(given)) for text in made["result"].to_pylist()]
+    return msgspec.json.decode(row, type=TaskResult)
 
 
 def definition(place: Path, **changes: Any) -> TableDefinition:

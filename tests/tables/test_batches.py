@@ -499,7 +499,7 @@ def test_tasks_that_never_agree_on_columns_end_the_batch(tmp_path: Path) -> None
         return run_here([Message(0, {f"c{next(names)}": 1})], task, tasks)
 
     running = new_batches(definition(tmp_path), run=changing)
-    with pytest.raises(StateBroken, match="other columns each time"):
+    with pytest.raises(StateBroken, match="other columns, or other keys, each time"):
         running.process([], 0)
 
 

@@ -45,7 +45,7 @@ from penstock.values.decoding import Decoder
 
 __all__ = ["Batch", "Decoders", "TableBatches"]
 
-#: how often the columns of a batch may grow before it has all
+#: how often a batch is read until its columns are known, and its tasks agree on its keys
 _PASSES_MAX: Final = 8
 
 
@@ -195,17 +195,22 @@ class TableBatches:
         )
 
     def _planned(self, messages: Any, batch: SparkBatch) -> tuple[str, Plan]:
-        """Run the tasks until no values bring other columns, and keep what they have written."""
+        """Run the tasks until all is dealt alike and nothing brings columns; keep what they have written."""
         read_at_ms, known = self._clock(), self._fields()
         fields, removed = known, self._before()
         for _ in range(_PASSES_MAX):
             results = self._run(messages, self._task(fields, removed), self._tasks)
+            if len({each.dealt for each in results}) > 1:
+                # Spark has read messages again, and they were dealt in another way.
+                continue
             found = [fields_from_text(each.found) for each in results if each.found is not None]
             if not found:
                 break
             fields = grown(fields, found)
         else:
-            raise StateBroken(f"batch {batch.batch_id} brings other columns each time that it is read")
+            raise StateBroken(
+                f"batch {batch.batch_id} brings other columns, or other keys, each time that it is read"
+            )
         names = [field.name for field in known]
         plan = Plan(
             batch=batch,

@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from penstock.jobs.delta import DataFile, Layout, by_day, write_part
 from penstock.jobs.storage import Store
+from penstock.tables.dealing import BUCKET, dealt, received
 from penstock.tables.judging import Judge, Judged
-from penstock.tables.keys import KeyReader, ReadKeys
+from penstock.tables.keys import KeyReader
 from penstock.tables.layout import RESERVED
-from penstock.tables.upserting import bucket_of, next_rows, with_columns
+from penstock.tables.upserting import next_rows, with_columns
 from penstock.values.types import added, unified
 
 __all__ = [
@@ -31,7 +32,6 @@ __all__ = [
     "fields_from_text",
     "fields_to_text",
     "grown",
-    "keyed",
     "run_on_spark",
 ]
 
@@ -39,10 +39,6 @@ _MESSAGE: Final = ("key", "value", "topic", "partition", "offset", "timestamp")
 _MESSAGE_DDL: Final = (
     "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP"
 )
-#: The key of a message is read once: what it is decides which task has the message.
-_KEY_NAME: Final = "key_name"
-_KEY_REASON: Final = "key_reason"
-_BUCKET: Final = "bucket"
 _KEYED_DDL: Final = f"{_MESSAGE_DDL}, key_name BINARY, key_reason STRING, bucket INT"
 _RESULT_DDL: Final = "result STRING"
 
@@ -61,6 +57,8 @@ class TaskResult(msgspec.Struct, kw_only=True):
     removed: dict[str, str] = {}
     #: the columns of values, if they must grow first
     found: str | None = None
+    #: of what was dealt to all tasks of an upsert: the same of each task, or messages may be doubled or lost
+    dealt: str | None = None
 
 
 def fields_to_text(fields: Any) -> str:
@@ -121,30 +119,23 @@ class AppendTask(_Task):
 
 @dataclass(frozen=True)
 class UpsertTask(_Task):
-    """The messages of a task's buckets replace the rows with their keys. It takes `keyed` messages."""
+    """The messages of a task's buckets replace the rows with their keys. It takes what `dealt` gives."""
 
     buckets: int
     #: the files of each bucket
     before: Mapping[int, list[str]]
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        given = [batch for batch in batches if len(batch)]
-        if not given:
+        given = received(batches)
+        if given is None:
             yield _row(TaskResult())
             return
-        # Blocks of several tasks come in any order.
-        messages = pa.Table.from_batches(given).sort_by([("partition", "ascending"), ("offset", "ascending")])
-        result = TaskResult(read=len(messages))
-        buckets = messages[_BUCKET].to_numpy()
-        judged = {}
-        for bucket in np.unique(buckets).tolist():
-            own = messages.filter(pa.array(buckets == bucket)).combine_chunks()
-            keys = ReadKeys(own[_KEY_NAME].to_pylist(), own[_KEY_REASON].to_pylist())
-            judged[bucket] = self.judge.judge(own, keys)
+        result = TaskResult(read=len(given.messages), dealt=given.digest)
+        judged = {bucket: self.judge.judge(own, keys) for bucket, own, keys in given.by_bucket()}
         found = [each.found for each in judged.values() if len(each.found)]
         if found:
             result.found = fields_to_text(grown(self.judge.fields, found))
-        else:
+        elif judged:
             self._written(result, list(judged.values()))
             for bucket, each in judged.items():
                 if len(each.rows):
@@ -181,33 +172,14 @@ def run_on_spark(messages: DataFrame, task: AppendTask | UpsertTask, tasks: int)
     return [msgspec.json.decode(text, type=TaskResult) for text in found["result"].to_pylist()]
 
 
-def keyed(messages: Any, keys: KeyReader, buckets: int) -> Any:
-    """A block with the names of its keys, and with the bucket of each message."""
-    raw = messages["key"].to_pylist()
-    read = keys.read(raw)
-    # A message whose key has no name becomes a dead letter, wherever.
-    numbers = [
-        bucket_of(key if name is None else name, buckets) for key, name in zip(raw, read.names, strict=True)
-    ]
-    columns = [
-        pa.array(read.names, pa.binary()),
-        pa.array(read.reasons, pa.string()),
-        pa.array(numbers, pa.int32()),
-    ]
-    return pa.RecordBatch.from_arrays(
-        [*messages.columns, *columns], [*messages.schema.names, _KEY_NAME, _KEY_REASON, _BUCKET]
-    )
-
-
 def _dealt(messages: DataFrame, tasks: int, keys: KeyReader, buckets: int) -> DataFrame:
     """The messages of each bucket in one partition."""
 
-    def with_keys(batches: Iterator[Any]) -> Iterator[Any]:
-        for batch in batches:
-            yield keyed(batch, keys, buckets)
+    def deal(batches: Iterator[Any]) -> Iterator[Any]:
+        return dealt(batches, keys, buckets, tasks)
 
-    dealt = messages.mapInArrow(with_keys, _KEYED_DDL)
-    return dealt.repartitionById(tasks, dealt[_BUCKET] % tasks)
+    given = messages.mapInArrow(deal, _KEYED_DDL)
+    return given.repartitionById(tasks, F.pmod(given[BUCKET], F.lit(tasks)))
 
 
 def _by_day(files: Store, layout: Layout, rows: Any) -> list[DataFile]:
