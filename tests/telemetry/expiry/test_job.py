@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from datetime import date
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from deltalake import write_deltalake
 from prometheus_client import CollectorRegistry
 from pyspark.sql import SparkSession
 
@@ -161,6 +164,61 @@ def test_samples_that_come_after_the_proof_stay(tables: Path) -> None:
     first = samples_of(tables).filter(pc.field("day") == late["day"][0])
     assert first.num_rows >= 1, "the row that the proof has not seen has gone"
     assert late["offset"][0] in first["offset"]
+
+
+def test_a_day_that_is_compacted_after_its_proof_stays_until_the_next_round(
+    tables: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = samples_of(tables)
+
+    class Compacted(Expiring):
+        def _prove(self, days: object) -> list[Proof]:
+            found = super()._prove(days)
+            versions = Tables(str(tables)).open("samples").version()
+            Tables(str(tables)).maintain("samples", 24)
+            assert Tables(str(tables)).open("samples").version() > versions
+            return found
+
+    Compacted(tables, clock_ms=MIDNIGHT_MS + 10 * DAY_MS).expiry.run(SECOND_DAY)
+    assert "expiry of samples failed: " in caplog.text
+    assert samples_of(tables).num_rows == before.num_rows
+    Expiring(tables, clock_ms=MIDNIGHT_MS + 10 * DAY_MS).expiry.run(SECOND_DAY)
+    assert days(tables) == [SECOND_DAY]
+
+
+def test_a_day_whose_files_have_samples_of_another_day_stays(
+    tables: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened = Tables(str(tables)).open("samples")
+    rows = opened.to_pyarrow_table()
+    # As a local date two hours behind UTC has it.
+    write_deltalake(
+        opened,
+        rows.set_column(
+            rows.column_names.index("day"),
+            "day",
+            pc.if_else(
+                pc.less(pc.hour(rows["at"]), 2), pa.scalar(date.fromisoformat(FIRST_DAY)), rows["day"]
+            ),
+        ),
+        mode="overwrite",
+    )
+    expiring = Expiring(tables, clock_ms=MIDNIGHT_MS + 10 * DAY_MS)
+    expiring.expiry.run(SECOND_DAY)
+    assert samples_of(tables).num_rows == rows.num_rows
+    assert expiring.value("unproven_days") == 1
+    assert f"samples of {FIRST_DAY} stay: its files have samples of other days" in caplog.text
+
+
+def test_a_record_that_cannot_be_read_is_logged_and_removes_nothing(
+    tables: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Store(str(tables)).write("_queries/expired-samples.json", b"no JSON")
+    expiring = Expiring(tables, clock_ms=MIDNIGHT_MS + 10 * DAY_MS)
+    expiring.batch(watermark_ms=MIDNIGHT_MS + 10 * DAY_MS)
+    expiring.expiry.close()
+    assert "expiry of samples failed: " in caplog.text
+    assert days(tables) == [FIRST_DAY, SECOND_DAY]
 
 
 def test_queries_answer_from_rollups_where_samples_have_expired(tables: Path, two_days: Path) -> None:

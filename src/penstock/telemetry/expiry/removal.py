@@ -10,13 +10,15 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from penstock.jobs.storage import Store
-from penstock.telemetry.expiry.rule import day_after
+from penstock.telemetry.expiry.rule import day_after, span_of_day
 from penstock.telemetry.pipeline.tables import DAY
 
-__all__ = ["days_of", "expired_before", "remove_days"]
+__all__ = ["days_of", "days_with_strays", "expired_before", "remove_days"]
 
 _RECORD: Final = "_queries/expired-samples.json"
 
@@ -24,6 +26,31 @@ _RECORD: Final = "_queries/expired-samples.json"
 def days_of(samples: DeltaTable) -> list[str]:
     """The days that the table has rows of."""
     return sorted({str(each[DAY]) for each in samples.partitions()})
+
+
+def days_with_strays(samples: DeltaTable) -> set[str]:
+    """The days whose files have samples of other days, by the statistics of the files.
+
+    The pipeline writes none; whoever writes the table again by local dates does. A proof counts samples by
+    their times, and the files of such a day would take samples with them that it has not counted.
+    """
+    files = pa.table(samples.get_add_actions(flatten=True))
+    edges = [f"{edge}.at" for edge in ("min", "max")]
+    if not len(files) or any(edge not in files.column_names for edge in edges):
+        return set()
+    low, high = (
+        pc.cast(files[edge], pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist() for edge in edges
+    )
+    found = set()
+    for day, first_us, last_us in zip(files[f"partition.{DAY}"].to_pylist(), low, high, strict=True):
+        span = span_of_day(str(day))
+        # Statistics of milliseconds may be rounded up to midnight.
+        if (
+            None not in (first_us, last_us)
+            and not span.start * 1000 <= first_us <= last_us <= span.end * 1000
+        ):
+            found.add(str(day))
+    return found
 
 
 def expired_before(place: Store) -> str | None:
