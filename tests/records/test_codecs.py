@@ -100,6 +100,13 @@ def test_a_snappy_stream_of_empty_blocks_is_refused() -> None:
     assert len(decompress(Codec.SNAPPY, framed)) == 80_000
 
 
+def test_snappy_streams_of_the_smallest_blocks_of_snappy_java_are_read() -> None:
+    """1 KiB of one byte: no block of an encoder is smaller than that when it is compressed."""
+    block = snappy.compress(bytes(1024))
+    framed = compress(Codec.SNAPPY, b"")[:16] + 1000 * (len(block).to_bytes(4, "big") + block)
+    assert len(decompress(Codec.SNAPPY, framed)) == 1_024_000
+
+
 @given(damage=st.binary(min_size=1, max_size=40))
 def test_damaged_xerial_framing_is_read_or_refused_in_our_own_words(damage: bytes) -> None:
     data = compress(Codec.SNAPPY, b"")[:16] + damage

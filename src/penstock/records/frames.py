@@ -43,9 +43,9 @@ _LZ4_BLOCK_RESERVED: Final = 0x8F
 _LZ4_BLOCK_SIZE_MIN: Final = 4
 
 #: Blocks of a stream: this many, and one for so many of its bytes. Encoders make blocks of 32 KiB, which take
-#: more than a kilobyte; empty ones take five bytes and as long as others.
+#: more than a kilobyte, and of 1 KiB at the least: 54 bytes. Empty ones take five, and as long as others.
 _XERIAL_BLOCKS_MIN: Final = 16
-_XERIAL_BLOCK_BYTES_MIN: Final = 64
+_XERIAL_BLOCK_BYTES_MIN: Final = 48
 
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _ZSTD_SINGLE_SEGMENT: Final = 0x20
