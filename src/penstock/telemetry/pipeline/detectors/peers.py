@@ -136,8 +136,23 @@ class Peers:
         self.measures = {name: grown(own, np.nan) for name, own in self.measures.items()}
         self.flags = {name: grown(own, _FLAGS[name]) for name, own in self.flags.items()}
 
+    def _forget_texts(self) -> None:
+        """Forget the texts that no GPU has any more, such as names of pods, once they are the most."""
+        is_used = np.zeros(len(self._texts), dtype=bool)
+        for own in self.codes.values():
+            is_used[own[own != NO_TEXT]] = True
+        if 2 * np.count_nonzero(is_used) >= len(self._texts):
+            return
+        number_of = np.cumsum(is_used) - 1
+        for own in self.codes.values():
+            has_text = own != NO_TEXT
+            own[has_text] = number_of[own[has_text]]
+        self._texts = [self._texts[code] for code in np.flatnonzero(is_used)]
+        self._code_of = {text: code for code, text in enumerate(self._texts)}
+
     def to_table(self) -> Any:
         """The state to store."""
+        self._forget_texts()
         texts = pa.array(self._texts, pa.string())
         about = {
             name: pa.DictionaryArray.from_arrays(pa.array(own.astype(np.int32), mask=own == NO_TEXT), texts)
