@@ -98,13 +98,16 @@ class Prover:
     ) -> Proven:
         """Prove that the archive has the log up to `end_offset`, or to an earlier offset if that is far.
 
-        ArchiveFallsShort, ArchiveContradicts, ArchiveError or OSError if that cannot be shown.
+        It is earlier, too, if the archive ends earlier: segments of a follower and of leaders that have
+        copied need not end at the same offsets.
+
+        ArchiveFallsShort, ArchiveContradicts, ArchiveError or OSError if nothing can be shown.
         """
-        manifest = await self.newest(chain, log)
-        if manifest is None or manifest.next_offset < end_offset:
+        manifest, offset = await self.newest(chain, log), log.local_log_start_offset
+        if manifest is None or manifest.next_offset <= offset:
             reached = None if manifest is None else manifest.next_offset
             raise ArchiveFallsShort(f"the archive of {chain.owner} ends at {reached}, not at {end_offset}")
-        offset = log.local_log_start_offset
+        end_offset = min(end_offset, manifest.next_offset)
         for _ in range(_OBJECTS_MAX):
             if offset >= end_offset:
                 break
